@@ -683,6 +683,7 @@ plt.show()
 
 # %% demo
 import warnings
+
 from torch.nn import functional as F
 
 
@@ -700,7 +701,7 @@ with warnings.catch_warnings(record=True) as caught:
         k = torch.randn(*leading, 11, 7, generator=generator)
         output = buggy_attention(q, k, torch.ones(*leading, 11, 2))
         low, high = output.min(), output.max()
-        print(f"q of shape {str(tuple(q.shape)):13} outputs from {low:5.2f} to {high:5.2f}, should be 1")
+        print(f"q of shape {tuple(q.shape)!s:13} outputs from {low:5.2f} to {high:5.2f}, should be 1")
 print("PyTorch says:", caught[0].message)
 
 # %% [markdown]
