@@ -1,0 +1,1 @@
+"""The checks that a student's kit leaves out."""

@@ -1,0 +1,303 @@
+"""The judge: runs the checks on submissions and gives reports.
+
+It knows neither notebooks nor terminals, and not where an answer lives. The checks are pytest files; pytest runs inside
+this process with everything switched off that is not needed, so that a warm verdict takes some tens of milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grader import checks
+from grader.bank import mutants
+from grader.checks.assertions import CheckFailed
+from grader.checks.plugin import CheckPlugin, Outcome
+from grader.lesson import Exercise, Lesson
+from grader.report import CheckResult, ExerciseResult, Report, Status
+from grader.submission import (
+    AnswerError,
+    AnswerLost,
+    Answers,
+    Forbidden,
+    NotStarted,
+    Submission,
+    describe,
+    locate,
+)
+
+CHECK_SECONDS = 10.0
+"""How long one check may wait for an answer."""
+
+_PRINTED = 2_000
+_CHECKS = Path(checks.__file__).parent
+_QUIET = (
+    "--assert=plain", "--disable-plugin-autoload", "--import-mode=importlib", "--capture=no", "--strict-markers",
+    "-c", os.devnull, "--rootdir", str(_CHECKS),
+    *(f"-pno:{name}" for name in (
+        "terminal", "cacheprovider", "junitxml", "debugging", "stepwise", "nose", "doctest", "pastebin", "logging",
+        "faulthandler", "unraisableexception", "threadexception", "warnings", "setuponly", "setupplan", "recwarn",
+    )),
+)  # fmt: skip
+
+
+class CheckFileError(Exception):
+    """A check file itself is broken: not a verdict on anybody's answer."""
+
+
+def check_files(lesson: Lesson, *, hidden: bool = True) -> list[Path]:
+    """The lesson's check files that are installed: public, and hidden where they are there and wanted."""
+    folders = ["public", "hidden"] if hidden else ["public"]
+    paths = [_CHECKS / folder / f"test_lesson_{lesson.number}.py" for folder in folders]
+    return [path for path in paths if path.exists()]
+
+
+@lru_cache(maxsize=32)
+def reference(lesson: Lesson) -> Submission:
+    """The reference answer of a lesson (run once a process)."""
+    return Submission(lesson.reference_cells, label=f"reference {lesson.number}")
+
+
+@lru_cache(maxsize=32)
+def given_names(lesson: Lesson) -> Mapping[str, Any]:
+    """What the lesson's given cells define: where every answer starts."""
+    return Submission((), given=lesson.given, label=f"given {lesson.number}").namespace
+
+
+def judge(
+    lesson: Lesson,
+    submissions: Sequence[Answers],
+    *,
+    only: Sequence[str] | None = None,
+    hidden: bool = True,
+    seed: int = 0,
+    limit: float = CHECK_SECONDS,
+    diagnose: bool = True,
+) -> list[Report]:
+    """Check submissions, each against all installed checks of the lesson.
+
+    Args:
+        only: names of the exercises to judge; all by default.
+        hidden: also run the hidden checks, where they are installed.
+        seed: decides the random inputs.
+        limit: seconds that one check may take.
+        diagnose: name the known mistake whose outputs equal a failed answer's.
+
+    Returns:
+        One report a submission, in their order.
+
+    Raises:
+        CheckFileError: when a check file cannot be run.
+        KeyboardInterrupt: passed on.
+    """
+    exercises = [exercise for exercise in lesson.exercises if only is None or exercise.name in only]
+    printed = _Bounded()
+    with _contained(printed):
+        plugin = CheckPlugin(
+            submissions, [e.name for e in exercises], _reference_or_none(lesson), seed, limit
+        )
+        _run_pytest(plugin, check_files(lesson, hidden=hidden))
+        outcomes: dict[tuple[int, str], list[Outcome]] = {}
+        for outcome in plugin.outcomes:
+            outcomes.setdefault((outcome.contestant, outcome.exercise), []).append(outcome)
+        results = [
+            tuple(_exercise_result(lesson, e, outcomes.get((i, e.name), []), diagnose) for e in exercises)
+            for i in range(len(submissions))
+        ]
+    text = printed.getvalue() if len(submissions) == 1 else ""
+    return [Report(lesson.id, result, text) for result in results]
+
+
+def judge_with_stand_ins(lesson: Lesson, submission: Answers, **options: Any) -> Report:
+    """As `judge` for one submission, but an error counts once.
+
+    Where an exercise fails that calls an earlier one of the same lesson which also failed, it is judged again with the
+    reference in place of the earlier ones; if it then does better, that verdict counts, and its note says so.
+    """
+    (report,) = judge(lesson, [submission], **options)
+    failed: list[str] = []
+    for result in report.exercises:
+        if result.passed:
+            continue
+        uses = [name for name in failed if name in _words(lesson.exercise(result.name).source)]
+        if uses and result.status in ("failed", "error"):
+            solved = reference(lesson)
+            former = submission.swap({name: solved.answer(name) for name in uses})
+            try:
+                (again,) = judge(lesson, [submission], **{**options, "only": [result.name]})
+            finally:
+                submission.swap(former)
+            better = again.exercises[0]
+            if better.score > result.score:
+                names = " and ".join(uses)
+                note = f"Judged with the course's own {names} in place of yours, which did not pass: an error counts once."
+                report = report.with_exercise(ExerciseResult(better.name, better.points, better.status, better.checks, note))
+        failed.append(result.name)
+    return report
+
+
+def _words(source: str) -> set[str]:
+    import re
+
+    return set(re.findall(r"\w+", source))
+
+
+def _reference_or_none(lesson: Lesson) -> Submission | None:
+    return reference(lesson) if any(e.reference.strip() != e.stub.strip() for e in lesson.exercises) else None
+
+
+def _run_pytest(plugin: CheckPlugin, files: Sequence[Path]) -> None:
+    if not files:
+        return
+    options = os.environ.pop("PYTEST_ADDOPTS", None)
+    try:
+        code = pytest.main([*_QUIET, *map(str, files)], plugins=[plugin])
+    finally:
+        if options is not None:
+            os.environ["PYTEST_ADDOPTS"] = options
+    if code == pytest.ExitCode.INTERRUPTED and not plugin.errors:
+        raise KeyboardInterrupt
+    if plugin.errors or code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+        raise CheckFileError("\n".join(plugin.errors) or f"pytest ended with {code!r} on {', '.join(map(str, files))}")
+
+
+def _exercise_result(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outcome], diagnose: bool) -> ExerciseResult:
+    errors = [outcome.error for outcome in outcomes]
+    lost = next((error for error in errors if isinstance(error, AnswerLost)), None)
+    absent = next((error for error in errors if isinstance(error, AnswerError)), None)
+    note = ""
+    status: Status
+    if outcomes and not any(errors):
+        status = "passed"
+    elif lost is not None:
+        status, note = lost.status, str(lost)  # type: ignore[assignment]
+    elif absent is not None:
+        status, note = absent.status, str(absent)  # type: ignore[assignment]
+    elif _not_started(outcomes):
+        status, note = "missing", "The line `raise NotImplementedError(\"not started\")` is still there: replace it with your answer."
+    elif outcomes and all(isinstance(e, Exception) and not isinstance(e, CheckFailed) for e in errors):
+        status = "error"
+    else:
+        status = "failed"
+    slip = _slip(lesson, exercise, outcomes) if diagnose and status in ("failed", "error") else ""
+    results = []
+    for outcome in outcomes:
+        error = outcome.error
+        results.append(
+            CheckResult(
+                name=outcome.name,
+                title=outcome.title,
+                kind=outcome.kind,
+                hidden=outcome.hidden,
+                passed=error is None,
+                points=outcome.points,
+                message="" if error is None else _message(error),
+                picture=getattr(error, "picture", None),
+                slip=slip if error is not None else "",
+            )
+        )
+        slip = slip if error is None else ""  # said once, at the first failed check
+    return ExerciseResult(exercise.name, exercise.points, status, tuple(results), note)
+
+
+def _not_started(outcomes: Sequence[Outcome]) -> bool:
+    """An empty stub: what fails, fails with the stub's own exception, and no check of values passes."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    return (
+        bool(errors)
+        and all(isinstance(error, NotImplementedError) or isinstance(error, NotStarted) for error in errors)
+        and not any(outcome.error is None for outcome in outcomes if outcome.kind == "values")
+    )
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, NotImplementedError):
+        return "not started"
+    if isinstance(error, CheckFailed | AnswerError | AnswerLost | Forbidden):
+        return str(error)
+    if locate(error) is not None:
+        return f"your code raised {describe(error)}"
+    if isinstance(error, AssertionError) and str(error):
+        return str(error)
+    return f"the check could not use what was returned: {describe(error)}"
+
+
+def _slip(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outcome]) -> str:
+    """What the bank says of the first mutant that fails the same checks with the same outputs as this answer."""
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    passed = [outcome for outcome in outcomes if outcome.error is None]
+    for slip, answer in _mutant_answers(lesson, exercise.name):
+        if all(_alike(outcome.error, outcome.rerun(answer)) for outcome in failed) and not any(
+            outcome.rerun(answer) for outcome in passed
+        ):
+            return slip
+    return ""
+
+
+@lru_cache(maxsize=256)
+def _mutant_answers(lesson: Lesson, exercise: str) -> tuple[tuple[str, Any], ...]:
+    base = reference(lesson).namespace
+    found = ((mutant.slip, mutant.submission(lesson, base)) for mutant in mutants(lesson.id, exercise))
+    return tuple((slip, answer.namespace[exercise]) for slip, answer in found if exercise in answer.namespace)
+
+
+def _alike(one: BaseException | None, other: BaseException | None) -> bool:
+    """Two failures of one check come from equal outputs."""
+    if isinstance(one, CheckFailed) and isinstance(other, CheckFailed):
+        if one.evidence is None or other.evidence is None:
+            return str(one) == str(other)
+        return _equal(one.evidence, other.evidence)
+    return type(one) is type(other) and not isinstance(one, CheckFailed) and str(one) == str(other)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return torch.allclose(one.double(), other.double(), rtol=1e-6, atol=1e-9, equal_nan=True)
+    return type(one) is type(other) and bool(one == other)
+
+
+class _Bounded(io.TextIOBase):
+    """Keeps the first characters that are written to it."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._size = 0
+
+    def write(self, text: str) -> int:
+        if self._size < _PRINTED:
+            self._parts.append(text[: _PRINTED - self._size])
+            if self._size + len(text) > _PRINTED:
+                self._parts.append("\n...")
+        self._size += len(text)
+        return len(text)
+
+    def getvalue(self) -> str:
+        return "".join(self._parts).rstrip()
+
+
+@contextlib.contextmanager
+def _contained(printed: _Bounded) -> Iterator[None]:
+    """What an answer prints goes to `printed`; what it does to the global random state and defaults is undone."""
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    dtype, grad, threads = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors of checks are tiny
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            yield
+    finally:
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(grad)
+        torch.set_num_threads(threads)

@@ -1,0 +1,236 @@
+"""Results as data, and their three renderings: text, HTML, JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Status = Literal["passed", "failed", "missing", "error", "timeout", "crashed"]
+
+KINDS = ("shape", "values", "causality", "gradient", "numerics", "purity", "mechanism")
+"""What a check can be about; pytest markers of the check files."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A small grid that shows where an answer is wrong: `wrong[i][j]` is True at row i, column j."""
+
+    wrong: tuple[tuple[bool, ...], ...]
+    rows: str = "row"
+    columns: str = "column"
+
+    def text(self) -> str:
+        width = len(self.wrong[0]) if self.wrong else 0
+        head = " " * 5 + "".join(f"{j:>3}" for j in range(width)) + f"   {self.columns}"
+        lines = [f"{i:>4} " + "".join("  x" if cell else "  ." for cell in row) for i, row in enumerate(self.wrong)]
+        return "\n".join([head, *lines, f"{self.rows} (x: wrong)"])
+
+    def html(self) -> str:
+        def cell(bad: bool) -> str:
+            colour, mark = ("#d55e00", "&times;") if bad else ("#e8eef4", "")
+            return (
+                f'<td style="width:1.5em;height:1.3em;padding:0;text-align:center;color:#fff;background:{colour};'
+                f'border:1px solid #fff">{mark}</td>'
+            )
+
+        width = len(self.wrong[0]) if self.wrong else 0
+        number = 'style="padding:0 3px;font-size:80%;font-weight:normal;text-align:center"'
+        head = "<th></th>" + "".join(f"<th {number}>{j}</th>" for j in range(width))
+        body = "".join(f"<tr><th {number}>{i}</th>{''.join(map(cell, row))}</tr>" for i, row in enumerate(self.wrong))
+        label = f"rows: {html.escape(self.rows)}; columns: {html.escape(self.columns)}; &times; marks what is wrong"
+        return f'<table style="margin:4px 0"><tr>{head}</tr>{body}</table><div style="font-size:80%">{label}</div>'
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The verdict of one check. `slip` names the known mistake whose output equals the answer's, where there is one."""
+
+    name: str
+    title: str
+    kind: str
+    hidden: bool
+    passed: bool
+    points: float = 1.0
+    message: str = ""
+    picture: Picture | None = None
+    slip: str = ""
+
+
+@dataclass(frozen=True)
+class ExerciseResult:
+    """The verdicts of one exercise. `points` is what it is worth, `note` a sentence about the whole."""
+
+    name: str
+    points: float
+    status: Status
+    checks: tuple[CheckResult, ...] = ()
+    note: str = ""
+
+    @property
+    def score(self) -> float:
+        """Points earned: the exercise's points times the passed share of its checks' points."""
+        total = sum(check.points for check in self.checks)
+        if not total or self.status == "missing":
+            return 0.0
+        return round(self.points * sum(check.points for check in self.checks if check.passed) / total, 2)
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdicts of one submission on one lesson. `printed` is what the answer wrote to stdout and stderr, cut short."""
+
+    lesson: str
+    exercises: tuple[ExerciseResult, ...]
+    printed: str = field(default="", compare=False)
+
+    @property
+    def score(self) -> float:
+        return round(sum(exercise.score for exercise in self.exercises), 2)
+
+    @property
+    def max_score(self) -> float:
+        return sum(exercise.points for exercise in self.exercises)
+
+    @property
+    def passed(self) -> bool:
+        return all(exercise.passed for exercise in self.exercises)
+
+    def exercise(self, name: str) -> ExerciseResult:
+        return next(exercise for exercise in self.exercises if exercise.name == name)
+
+    def with_exercise(self, result: ExerciseResult) -> Report:
+        """This report with one exercise's result replaced."""
+        return replace(self, exercises=tuple(result if e.name == result.name else e for e in self.exercises))
+
+
+def plain(number: float) -> str:
+    """3.0 as "3", 2.5 as "2.5"."""
+    return f"{number:g}"
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """The fixed JSON form of `check --json`."""
+    return {
+        "lesson": report.lesson,
+        "score": report.score,
+        "max_score": report.max_score,
+        "exercises": [
+            {
+                "name": exercise.name,
+                "score": exercise.score,
+                "points": exercise.points,
+                "status": exercise.status,
+                "checks": [
+                    {
+                        "name": check.name,
+                        "kind": check.kind,
+                        "hidden": check.hidden,
+                        "passed": check.passed,
+                        "message": _full_message(check),
+                    }
+                    for check in exercise.checks
+                ],
+            }
+            for exercise in report.exercises
+        ],
+    }
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(as_data(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def _full_message(check: CheckResult) -> str:
+    return f"{check.message} Likely slip: {check.slip}".strip() if check.slip else check.message
+
+
+def headline(exercise: ExerciseResult) -> str:
+    """One line: what became of the exercise."""
+    passed = sum(check.passed for check in exercise.checks)
+    count = f"{passed} of {len(exercise.checks)} checks"
+    return {
+        "passed": f"{exercise.name}: passed, {count}, {plain(exercise.points)} points",
+        "failed": f"{exercise.name}: {count} passed, {plain(exercise.score)} of {plain(exercise.points)} points",
+        "missing": f"{exercise.name}: not started",
+        "error": f"{exercise.name}: error, {count} passed, {plain(exercise.score)} of {plain(exercise.points)} points",
+        "timeout": f"{exercise.name}: no answer in time, {plain(exercise.score)} of {plain(exercise.points)} points",
+        "crashed": f"{exercise.name}: crashed, {plain(exercise.score)} of {plain(exercise.points)} points",
+    }[exercise.status]
+
+
+def as_text(report: Report, *, every_check: bool = True, width: int = 100) -> str:
+    """Plain text: a headline an exercise, then its checks, failed ones with their messages."""
+    import textwrap
+
+    out = []
+    for exercise in report.exercises:
+        out.append(headline(exercise))
+        if exercise.note:
+            out.append(textwrap.fill(exercise.note, width, initial_indent="  ", subsequent_indent="  "))
+        for check in exercise.checks:
+            if exercise.status == "missing" or (check.passed and not every_check):
+                continue
+            out.append(f"  {'ok  ' if check.passed else 'FAIL'} {check.kind:<10} {check.title}")
+            if not check.passed:
+                indent = " " * 18
+                for message in (check.message, f"Likely slip: {check.slip}" if check.slip else ""):
+                    for line in message.split("\n") if message else ():
+                        out.append(textwrap.fill(line, width, initial_indent=indent, subsequent_indent=indent))
+                if check.picture:
+                    out.append(textwrap.indent(check.picture.text(), indent))
+    if report.printed:
+        out.append("printed while checking:")
+        out.append(textwrap.indent(report.printed, "  | "))
+    if len(report.exercises) > 1:
+        done = sum(exercise.passed for exercise in report.exercises)
+        out.append(
+            f"{report.lesson}: {done} of {len(report.exercises)} exercises passed, "
+            f"{plain(report.score)} of {plain(report.max_score)} points"
+        )
+    return "\n".join(out)
+
+
+_COLOURS = {"passed": "#0072b2", "missing": "#767676"}
+
+
+def as_html(report: Report) -> str:
+    """A compact table an exercise, for Jupyter and for feedback pages. Everything that comes from an answer is escaped."""
+    parts = [_exercise_html(exercise) for exercise in report.exercises]
+    if report.printed:
+        parts.append(f"<details><summary>printed while checking</summary><pre>{html.escape(report.printed)}</pre></details>")
+    return "\n".join(parts)
+
+
+def _exercise_html(exercise: ExerciseResult) -> str:
+    colour = _COLOURS.get(exercise.status, "#b34700")
+    head = f'<div style="color:{colour};font-weight:600;margin:4px 0">{html.escape(headline(exercise))}</div>'
+    if exercise.note:
+        head += f'<div style="max-width:50em">{html.escape(exercise.note)}</div>'
+    if exercise.status == "missing" or not exercise.checks:
+        return head
+    return head + _checks_html(exercise.checks)
+
+
+def _checks_html(checks: Sequence[CheckResult]) -> str:
+    rows = []
+    for check in checks:
+        verdict, colour = ("ok", "#0072b2") if check.passed else ("failed", "#b34700")
+        message = html.escape(check.message).replace("\n", "<br>")
+        if check.slip:
+            message += f'<div style="margin-top:4px"><b>Likely slip:</b> {html.escape(check.slip)}</div>'
+        if check.picture:
+            message += check.picture.html()
+        rows.append(
+            f'<tr><td style="text-align:left">{html.escape(check.title)}</td><td style="text-align:left">{check.kind}</td>'
+            f'<td style="text-align:left;color:{colour};font-weight:600">{verdict}</td>'
+            f'<td style="text-align:left;max-width:40em;white-space:normal">{message}</td></tr>'
+        )
+    head = "".join(f'<th style="text-align:left">{title}</th>' for title in ("check", "kind", "verdict", "what happened"))
+    return f'<table style="margin:4px 0"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
