@@ -10,15 +10,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from grader.lesson import LessonError, NotebookError
+
 OK, FAILED, UNUSABLE = 0, 1, 2
+
+CELLS_SECONDS = 60.0
+"""How long the cells of an answer may take before any check is asked."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Expected errors end in one sentence on stderr and exit 2."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    from grader.lesson import LessonError, NotebookError
-
     try:
         return int(options.run(options))
     except (NotebookError, LessonError) as error:
@@ -50,6 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--isolation", choices=["none", "sandbox"], default="none", help="where the answer runs")
     check.set_defaults(run=_check)
 
+    study = commands.add_parser("study", help="a learner's own copies of the course")
+    actions = study.add_subparsers(dest="action", required=True, metavar="start|update|reset")
+    for action, what in (("start", "make the copies"), ("update", "bring new lessons, keep answers"), ("reset", "back to the stubs")):
+        verb = actions.add_parser(action, help=what)
+        verb.add_argument("folder", type=Path, metavar="DIR")
+        if action == "reset":
+            verb.add_argument("lessons", nargs="*", metavar="LESSON", help="lesson ids or numbers (all by default)")
+            verb.add_argument("--exercise", metavar="NAME", help="only this exercise's cell")
+        verb.set_defaults(run=_study)
+
     audit = commands.add_parser("audit", help="the bank against the checks: the kill matrix")
     audit.add_argument("lessons", nargs="*", metavar="LESSON", help="lesson ids or numbers (all by default)")
     audit.add_argument("--json", type=Path, metavar="F", help="also write the matrix as JSON ('-' for standard output)")
@@ -61,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _lessons(names: Sequence[str]) -> list:  # type: ignore[type-arg]
-    from grader.lesson import NotebookError, load_course, load_lesson
+    from grader.lesson import load_course, load_lesson
 
     try:
         return [load_lesson(name) for name in names] if names else list(load_course())
@@ -70,8 +83,6 @@ def _lessons(names: Sequence[str]) -> list:  # type: ignore[type-arg]
 
 
 def _write(target: Path, text: str) -> None:
-    from grader.lesson import NotebookError
-
     if str(target) == "-":
         print(text, end="")
         return
@@ -85,13 +96,8 @@ def _write(target: Path, text: str) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from grader import audit
 
-    def say(what: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[Kaudit: {what}", end="", file=sys.stderr, flush=True)
-
-    result = audit.audit(_lessons(options.lessons), seeds=options.seeds, only=options.exercise, progress=say)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+    result = audit.audit(_lessons(options.lessons), seeds=options.seeds, only=options.exercise, progress=lambda what: _progress(f"auditing {what}"))
+    _progress("")
     if options.json:
         _write(options.json, audit.as_json(result))
     if options.html:
@@ -101,9 +107,85 @@ def _audit(options: argparse.Namespace) -> int:
     return OK if result.clean and result.exercises else FAILED
 
 
+def _progress(what: str) -> None:
+    """One moving line on a terminal, nothing in a pipe."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{what}", end="", file=sys.stderr, flush=True)
+
+
 def _build(options: argparse.Namespace) -> int:
-    raise NotImplementedError
+    from grader import build
+
+    lessons = _lessons(options.lessons)
+    if not lessons:
+        raise NotebookError("there are no lessons in solutions/; expected files named NN_slug.py")
+    if options.check:
+        found = build.drift(lessons, complete=not options.lessons)
+        for sentence in found:
+            print(sentence)
+        print("course/ differs from solutions/: run `python3 run.py build`" if found else "course/ is what solutions/ builds")
+        return FAILED if found else OK
+    changed = build.write_course(lessons, say=lambda lesson: _progress(f"building {lesson}"))
+    _progress("")
+    for path in changed:
+        print(f"wrote course/{path.name}")
+    print(f"{len(lessons)} lessons, {len(changed)} notebooks changed")
+    if options.solved:
+        try:
+            for path in build.write_solved(lessons, say=lambda lesson: _progress(f"executing {lesson}")):
+                print(f"executed build/solved/{path.name}")
+        except build.BuildError as error:
+            _progress("")
+            print(error, file=sys.stderr)
+            return FAILED
+        _progress("")
+    return OK
 
 
 def _check(options: argparse.Namespace) -> int:
-    raise NotImplementedError
+    from grader.lesson import find_lesson, read_notebook
+    from grader.report import as_json, as_text
+
+    notebook = read_notebook(options.notebook)
+    lesson = find_lesson(notebook)
+    from grader.judge import given_names, judge_with_stand_ins
+    from grader.submission import AnswerTimeout, Submission, deadline
+
+    if options.isolation == "sandbox":
+        raise NotebookError("--isolation sandbox is not available yet; use --isolation none for answers that you trust")
+    try:
+        with deadline(CELLS_SECONDS):
+            submission = Submission(notebook.cells, base=given_names(lesson), label=options.notebook.name)
+    except AnswerTimeout:
+        raise NotebookError(
+            f"the cells of {options.notebook} took more than {CELLS_SECONDS:g} s; move long computations out of the exercises' cells"
+        ) from None
+    report = judge_with_stand_ins(lesson, submission)
+    if options.json:
+        _write(options.json, as_json(report))
+    if str(options.json) != "-":
+        print(as_text(report))
+    absent = [e.name for e in lesson.exercises if e.name not in submission.namespace]
+    absent = [name for name in absent if report.exercise(name).status == "missing"]
+    if absent:
+        return _complain(
+            f"{options.notebook} has no {' and no '.join(absent)}; lesson {lesson.id} asks for it: "
+            "restore the exercise's cell (`study reset` does it) and write your answer there"
+        )
+    return OK if report.passed else FAILED
+
+
+def _study(options: argparse.Namespace) -> int:
+    from grader.study import copies
+
+    if options.action == "start":
+        changes = copies.start(options.folder)
+        if not changes:
+            print(f"{options.folder} exists already and was left as it is; `study update {options.folder}` brings new lessons")
+    elif options.action == "update":
+        changes = copies.update(options.folder)
+    else:
+        changes = copies.reset(options.folder, options.lessons, options.exercise or "")
+    for change in changes:
+        print(change)
+    return OK

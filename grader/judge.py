@@ -11,6 +11,7 @@ import io
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -117,38 +118,38 @@ def judge(
     return [Report(lesson.id, result, text) for result in results]
 
 
-def judge_with_stand_ins(lesson: Lesson, submission: Answers, **options: Any) -> Report:
+def judge_with_stand_ins(
+    lesson: Lesson, submission: Answers, *, only: Sequence[str] | None = None, **options: Any
+) -> Report:
     """As `judge` for one submission, but an error counts once.
 
-    Where an exercise fails that calls an earlier one of the same lesson which also failed, it is judged again with the
+    Where an exercise fails that uses an earlier one of the same lesson which also fails, it is judged again with the
     reference in place of the earlier ones; if it then does better, that verdict counts, and its note says so.
     """
-    (report,) = judge(lesson, [submission], **options)
-    failed: list[str] = []
+    (report,) = judge(lesson, [submission], only=only, **options)
+    verdicts = {result.name: result for result in report.exercises}
+    order = [exercise.name for exercise in lesson.exercises]
     for result in report.exercises:
-        if result.passed:
+        if result.status not in ("failed", "error") or _reference_or_none(lesson) is None:
             continue
-        uses = [name for name in failed if name in _words(lesson.exercise(result.name).source)]
-        if uses and result.status in ("failed", "error"):
-            solved = reference(lesson)
-            former = submission.swap({name: solved.answer(name) for name in uses})
-            try:
-                (again,) = judge(lesson, [submission], **{**options, "only": [result.name]})
-            finally:
-                submission.swap(former)
-            better = again.exercises[0]
-            if better.score > result.score:
-                names = " and ".join(uses)
-                note = f"Judged with the course's own {names} in place of yours, which did not pass: an error counts once."
-                report = report.with_exercise(ExerciseResult(better.name, better.points, better.status, better.checks, note))
-        failed.append(result.name)
+        earlier = [name for name in order[: order.index(result.name)] if name in submission.uses(result.name)]
+        unknown = [name for name in earlier if name not in verdicts]
+        if unknown:
+            (more,) = judge(lesson, [submission], only=unknown, **options)
+            verdicts |= {found.name: found for found in more.exercises}
+        failed = [name for name in earlier if not verdicts[name].passed]
+        if not failed:
+            continue
+        former = submission.swap({name: reference(lesson).answer(name) for name in failed})
+        try:
+            (again,) = judge(lesson, [submission], only=[result.name], **options)
+        finally:
+            submission.swap(former)
+        (better,) = again.exercises
+        if better.score > result.score:
+            note = f"Judged with the course's own {' and '.join(failed)} in place of yours, which does not pass: an error counts once."
+            report = report.with_exercise(replace(better, note=f"{note} {better.note}".strip()))
     return report
-
-
-def _words(source: str) -> set[str]:
-    import re
-
-    return set(re.findall(r"\w+", source))
 
 
 def _reference_or_none(lesson: Lesson) -> Submission | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import inspect
 import linecache
 import signal
 import threading
@@ -94,6 +95,9 @@ class Answers(Protocol):
 
     def answer(self, name: str) -> Any:
         """The object written under `name`. Raises `AnswerError` when there is none."""
+
+    def uses(self, name: str) -> frozenset[str]:
+        """Global names that the code under `name` reads, directly or through the answer's other functions."""
 
     def swap(self, replacements: Mapping[str, Any]) -> Mapping[str, Any]:
         """Put other objects under these names for the answer's own calls; gives back what stood there."""
@@ -200,6 +204,10 @@ class Submission:
             where = "its cell does not define it" if name in self._solved else "no cell defines it"
             raise Missing(f"{name} is missing: {where}; write `def {name}(...)` or `class {name}` in its cell")
         return self.namespace[name]
+
+    def uses(self, name: str) -> frozenset[str]:
+        """See `Answers.uses`."""
+        return names_used(self.namespace, name)
 
     def swap(self, replacements: Mapping[str, Any]) -> Mapping[str, Any]:
         """Replace global names of the answer; returns the former objects."""
@@ -344,6 +352,25 @@ def _global_names(code: CodeType) -> set[str]:
         if isinstance(constant, CodeType):
             names |= _global_names(constant)
     return names
+
+
+def names_used(namespace: Mapping[str, Any], name: str) -> frozenset[str]:
+    """Global names that the function or class `name` of a namespace reads, followed through the namespace's functions."""
+    found: set[str] = set()
+    frontier = {name}
+    while frontier:
+        codes = [code for each in frontier for code in _codes(namespace.get(each))]
+        frontier = {used for code in codes for used in _global_names(code)} & namespace.keys() - found
+        found |= frontier
+    return frozenset(found)
+
+
+def _codes(thing: Any) -> list[CodeType]:
+    """The code of a function, or of a class's own methods."""
+    if isinstance(thing, type):
+        return [code for member in vars(thing).values() for code in _codes(member) if not isinstance(member, type)]
+    code = getattr(inspect.unwrap(thing) if callable(thing) else thing, "__code__", None)
+    return [code] if isinstance(code, CodeType) else []
 
 
 def _defined_names(source: str) -> set[str]:
