@@ -82,7 +82,11 @@ class Audit:
 
 
 def audit(
-    lessons: Sequence[Lesson], *, seeds: int = 1, only: str | None = None, progress: Callable[[str], None] = lambda _: None
+    lessons: Sequence[Lesson],
+    *,
+    seeds: int = 1,
+    only: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Audit:
     """Run the bank of these lessons through their checks.
 
@@ -104,7 +108,9 @@ def _audit_exercise(lesson: Lesson, exercise: Exercise, seeds: int) -> ExerciseA
     solved = reference(lesson)
     mutants = bank.mutants(lesson.id, exercise.name)
     variants = bank.variants(lesson.id, exercise.name)
-    stub = Submission([Cell("code", exercise.stub, "solve", exercise.name)], base=given_names(lesson), label=f"stub {exercise.name}")
+    stub = Submission(
+        [Cell("code", exercise.stub, "solve", exercise.name)], base=given_names(lesson), label=f"stub {exercise.name}"
+    )
     answers = [solved, stub, *(entry.submission(lesson, solved.namespace) for entry in (*variants, *mutants))]
     kills: dict[str, set[str]] = {mutant.name: set() for mutant in mutants}
     faults: list[str] = []
@@ -154,7 +160,9 @@ def as_text(result: Audit, *, matrix: bool = True) -> str:
     """The kill matrix for a terminal or a pipe: one row a mutant, one column a check."""
     out = []
     for e in result.exercises:
-        out.append(f"{e.lesson} {e.exercise}: {len(e.kills)} mutants, {len(e.survivors)} survive; {len(e.accepted)} right variants")
+        out.append(
+            f"{e.lesson} {e.exercise}: {len(e.kills)} mutants, {len(e.survivors)} survive; {len(e.accepted)} right variants"
+        )
         if matrix:
             for index, check in enumerate(e.checks, 1):
                 idle = "  (rejects no mutant)" if check.name in e.idle else ""
@@ -211,7 +219,10 @@ def as_html(result: Audit) -> str:
     ]
     for e in result.exercises:
         parts.append(f"<h2>{html.escape(e.lesson)}: <code>{html.escape(e.exercise)}</code></h2><table><tr><th></th>")
-        parts += [f"<th class='check' title='{html.escape(c.title, quote=True)}'>{html.escape(c.name)} ({c.kind})</th>" for c in e.checks]
+        parts += [
+            f"<th class='check' title='{html.escape(c.title, quote=True)}'>{html.escape(c.name)} ({c.kind})</th>"
+            for c in e.checks
+        ]
         parts.append("</tr>")
         for name, killers in e.kills.items():
             style = "once" if len(killers) == 1 else "k"

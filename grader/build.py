@@ -189,7 +189,9 @@ def as_bytes(notebook: NotebookNode) -> bytes:
     return (json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode("utf-8")
 
 
-def write_course(lessons: Sequence[Lesson], folder: Path = COURSE, say: Callable[[str], None] = lambda _: None) -> list[Path]:
+def write_course(
+    lessons: Sequence[Lesson], folder: Path = COURSE, say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
     """Write the released notebooks; gives back the files that changed. Files that are equal are not touched."""
     folder.mkdir(parents=True, exist_ok=True)
     changed = []
@@ -217,7 +219,11 @@ def drift(lessons: Sequence[Lesson], folder: Path = COURSE, *, complete: bool = 
             found.append(f"{path.name} differs from its source: {_first_difference(path.read_bytes(), content)}")
     if complete:
         ids = {f"{lesson.id}.ipynb" for lesson in lessons}
-        found += [f"{path.name} has no source in solutions/" for path in sorted(folder.glob("*.ipynb")) if path.name not in ids]
+        found += [
+            f"{path.name} has no source in solutions/"
+            for path in sorted(folder.glob("*.ipynb"))
+            if path.name not in ids
+        ]
     return found
 
 
@@ -232,7 +238,9 @@ def _first_difference(have: bytes, want: bytes) -> str:
     return f"it has {len(old)} cells instead of {len(new)}" if len(old) != len(new) else "its metadata"
 
 
-def write_solved(lessons: Sequence[Lesson], folder: Path = SOLVED, say: Callable[[str], None] = lambda _: None) -> list[Path]:
+def write_solved(
+    lessons: Sequence[Lesson], folder: Path = SOLVED, say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
     """Execute and write the solved notebooks.
 
     Raises:

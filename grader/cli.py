@@ -55,7 +55,11 @@ def _parser() -> argparse.ArgumentParser:
 
     study = commands.add_parser("study", help="a learner's own copies of the course")
     actions = study.add_subparsers(dest="action", required=True, metavar="start|update|reset")
-    for action, what in (("start", "make the copies"), ("update", "bring new lessons, keep answers"), ("reset", "back to the stubs")):
+    for action, what in (
+        ("start", "make the copies"),
+        ("update", "bring new lessons, keep answers"),
+        ("reset", "back to the stubs"),
+    ):
         verb = actions.add_parser(action, help=what)
         verb.add_argument("folder", type=Path, metavar="DIR")
         if action == "reset":
@@ -90,13 +94,20 @@ def _write(target: Path, text: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise NotebookError(f"cannot write {target}: {error.strerror}; give a path in a folder that you may write to") from None
+        raise NotebookError(
+            f"cannot write {target}: {error.strerror}; give a path in a folder that you may write to"
+        ) from None
 
 
 def _audit(options: argparse.Namespace) -> int:
     from grader import audit
 
-    result = audit.audit(_lessons(options.lessons), seeds=options.seeds, only=options.exercise, progress=lambda what: _progress(f"auditing {what}"))
+    result = audit.audit(
+        _lessons(options.lessons),
+        seeds=options.seeds,
+        only=options.exercise,
+        progress=lambda what: _progress(f"auditing {what}"),
+    )
     _progress("")
     if options.json:
         _write(options.json, audit.as_json(result))
@@ -123,7 +134,11 @@ def _build(options: argparse.Namespace) -> int:
         found = build.drift(lessons, complete=not options.lessons)
         for sentence in found:
             print(sentence)
-        print("course/ differs from solutions/: run `python3 run.py build`" if found else "course/ is what solutions/ builds")
+        print(
+            "course/ differs from solutions/: run `python3 run.py build`"
+            if found
+            else "course/ is what solutions/ builds"
+        )
         return FAILED if found else OK
     changed = build.write_course(lessons, say=lambda lesson: _progress(f"building {lesson}"))
     _progress("")
@@ -155,7 +170,12 @@ def _check(options: argparse.Namespace) -> int:
         raise NotebookError("--isolation sandbox is not available yet; use --isolation none for answers that you trust")
     try:
         with deadline(CELLS_SECONDS):
-            submission = Submission(notebook.cells, base=given_names(lesson), label=options.notebook.name)
+            submission = Submission(
+                notebook.cells,
+                names=[exercise.name for exercise in lesson.exercises],
+                base=given_names(lesson),
+                label=options.notebook.name,
+            )
     except AnswerTimeout:
         raise NotebookError(
             f"the cells of {options.notebook} took more than {CELLS_SECONDS:g} s; move long computations out of the exercises' cells"
@@ -181,7 +201,9 @@ def _study(options: argparse.Namespace) -> int:
     if options.action == "start":
         changes = copies.start(options.folder)
         if not changes:
-            print(f"{options.folder} exists already and was left as it is; `study update {options.folder}` brings new lessons")
+            print(
+                f"{options.folder} exists already and was left as it is; `study update {options.folder}` brings new lessons"
+            )
     elif options.action == "update":
         changes = copies.update(options.folder)
     else:

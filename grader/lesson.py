@@ -179,7 +179,9 @@ def read_lesson(path: Path) -> Lesson:
     """
     cells = _read_percent(path, path.read_text(encoding="utf-8"))
     if not cells or not cells[0].source.startswith("# "):
-        raise LessonError(path, 1, "the lesson has no title", 'begin with a Markdown cell whose first line is "# NN Title"')
+        raise LessonError(
+            path, 1, "the lesson has no title", 'begin with a Markdown cell whose first line is "# NN Title"'
+        )
     title = cells[0].source.split("\n")[0].removeprefix("# ").strip()
     _require_pairs(path, cells)
     hints = {cell.name: _hint_items(path, cell) for cell in cells if cell.role == "hints"}
@@ -191,7 +193,9 @@ def read_lesson(path: Path) -> Lesson:
         for key in ("points", "difficulty", "importance", "minutes"):
             value = cell.options.get(key)
             if not isinstance(value, int | float) or value <= 0:
-                raise LessonError(path, cell.line, f"exercise {cell.name!r} has {key}={value!r}", f"write {key}=<a number>")
+                raise LessonError(
+                    path, cell.line, f"exercise {cell.name!r} has {key}={value!r}", f"write {key}=<a number>"
+                )
             values[key] = value
         exercises.append(
             Exercise(
@@ -242,31 +246,44 @@ def _require_pairs(path: Path, cells: Iterable[Cell]) -> None:
             continue
         if (cell.role, cell.name) in seen:
             first = seen[cell.role, cell.name].line
-            raise LessonError(path, cell.line, f"{cell.role}={cell.name!r} stands twice", f"the first is on line {first}: remove one")
+            raise LessonError(
+                path, cell.line, f"{cell.role}={cell.name!r} stands twice", f"the first is on line {first}: remove one"
+            )
         seen[cell.role, cell.name] = cell
         expected = "markdown" if cell.role in ("hints", "essay") else "code"
         if cell.kind != expected:
-            raise LessonError(path, cell.line, f"the {cell.role} cell of {cell.name!r} is a {cell.kind} cell", f"make it {expected}")
+            raise LessonError(
+                path, cell.line, f"the {cell.role} cell of {cell.name!r} is a {cell.kind} cell", f"make it {expected}"
+            )
         if cell.role in ("solve", "essay"):
             lines = [line.strip() for line in cell.source.split("\n")]
             begins, ends = lines.count(BEGIN), lines.count(END)
             if begins == 0 or begins != ends:
                 raise LessonError(
-                    path, cell.line, f"{cell.name!r} has {begins} '{BEGIN}' and {ends} '{END}'", "enclose the solution in both"
+                    path,
+                    cell.line,
+                    f"{cell.name!r} has {begins} '{BEGIN}' and {ends} '{END}'",
+                    "enclose the solution in both",
                 )
     for (role, name), cell in seen.items():
         if role in ("check", "hints") and ("solve", name) not in seen:
-            raise LessonError(path, cell.line, f"{role}={name!r} has no exercise", f'add a cell solve="{name}" or mend the name')
-        if role == "solve":
-            for partner in ("check", "hints"):
-                if (partner, name) not in seen:
-                    raise LessonError(path, cell.line, f"exercise {name!r} has no {partner} cell", f'add a cell {partner}="{name}"')
+            raise LessonError(
+                path, cell.line, f"{role}={name!r} has no exercise", f'add a cell solve="{name}" or mend the name'
+            )
+    for (role, name), cell in seen.items():
+        for partner in ("check", "hints"):
+            if role == "solve" and (partner, name) not in seen:
+                raise LessonError(
+                    path, cell.line, f"exercise {name!r} has no {partner} cell", f'add a cell {partner}="{name}"'
+                )
 
 
 def _hint_items(path: Path, cell: Cell) -> tuple[str, ...]:
     items = tuple(item.strip() for item in re.split(r"^\d+\.\s+", cell.source, flags=re.MULTILINE)[1:])
     if len(items) != 3:
-        raise LessonError(path, cell.line, f"{cell.name!r} has {len(items)} hints", "write three, as a list numbered 1. 2. 3.")
+        raise LessonError(
+            path, cell.line, f"{cell.name!r} has {len(items)} hints", "write three, as a list numbered 1. 2. 3."
+        )
     return items
 
 
@@ -286,7 +303,9 @@ def load_lesson(lesson_id: str) -> Lesson:
     for path in lesson_paths():
         if lesson_id in (path.stem, path.stem[:2]):
             return read_lesson(path)
-    raise KeyError(f"there is no lesson {lesson_id!r}; there are {', '.join(path.stem for path in lesson_paths()) or 'none'}")
+    raise KeyError(
+        f"there is no lesson {lesson_id!r}; there are {', '.join(path.stem for path in lesson_paths()) or 'none'}"
+    )
 
 
 def load_course() -> tuple[Lesson, ...]:
@@ -308,7 +327,9 @@ def exercise_index() -> Mapping[str, str]:
             if found:
                 name = found.group(1)
                 if name in index and index[name] != path.stem:
-                    raise LessonError(path, number, f"exercise {name!r} also stands in {index[name]}", "rename one of them")
+                    raise LessonError(
+                        path, number, f"exercise {name!r} also stands in {index[name]}", "rename one of them"
+                    )
                 index[name] = path.stem
     return index
 
@@ -323,7 +344,9 @@ def read_notebook(path: Path) -> Notebook:
         NotebookError: one sentence that says what the file is, what was expected and what to do.
     """
     if not path.exists():
-        raise NotebookError(f"{path} does not exist; give the path of a lesson's notebook (.ipynb) or percent file (.py)")
+        raise NotebookError(
+            f"{path} does not exist; give the path of a lesson's notebook (.ipynb) or percent file (.py)"
+        )
     if not path.is_file() or path.suffix not in (".ipynb", ".py"):
         kind = "a folder" if path.is_dir() else f"a {path.suffix or 'file without ending'}"
         raise NotebookError(f"{path} is {kind}; expected a lesson's notebook (.ipynb) or percent file (.py)")
@@ -343,18 +366,26 @@ def _answer_from_json(path: Path, text: str) -> Notebook:
     try:
         data = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        where = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
+        where = (
+            f"line {error.lineno}: {error.msg}"
+            if isinstance(error, json.JSONDecodeError)
+            else "it is nested too deeply"
+        )
         what = "is empty" if not text.strip() else f"is not complete JSON ({where})"
         raise NotebookError(f"{path} {what}; it was probably cut off: save or download it again") from None
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
-        raise NotebookError(f"{path} is JSON but not a notebook of format 4: it has no list of cells; open and save it in JupyterLab")
+        raise NotebookError(
+            f"{path} is JSON but not a notebook of format 4: it has no list of cells; open and save it in JupyterLab"
+        )
     metadata = data.get("metadata")
     ours = metadata.get("grader") if isinstance(metadata, dict) else None
     lesson = ours.get("lesson", "") if isinstance(ours, dict) else ""
     cells = []
     for number, raw in enumerate(data["cells"], 1):
         if not isinstance(raw, dict) or raw.get("cell_type") not in ("code", "markdown", "raw"):
-            raise NotebookError(f"{path}: cell {number} is neither code, Markdown nor raw; open and save it in JupyterLab")
+            raise NotebookError(
+                f"{path}: cell {number} is neither code, Markdown nor raw; open and save it in JupyterLab"
+            )
         source = raw.get("source", "")
         if isinstance(source, list) and all(isinstance(line, str) for line in source):
             source = "".join(source)
@@ -378,7 +409,8 @@ def _answer_from_percent(path: Path, text: str) -> Notebook:
     except LessonError as error:
         raise NotebookError(f"{error.path}:{error.line}: {error.problem}; {error.mend}") from None
     extra = [
-        Cell(c.kind, c.source, "extra" if c.role == "given" else c.role, c.name, c.number, c.line, c.options) for c in cells
+        Cell(c.kind, c.source, "extra" if c.role == "given" else c.role, c.name, c.number, c.line, c.options)
+        for c in cells
     ]
     return Notebook(path, "", tuple(extra))
 
@@ -400,7 +432,9 @@ def find_lesson(notebook: Notebook) -> Lesson:
     votes: dict[str, int] = {}
     index = exercise_index()
     for cell in notebook.cells:
-        names = {cell.name} if cell.name else set(re.findall(r"^(?:def|class)\s+(\w+)", cell.source, flags=re.MULTILINE))
+        names = (
+            {cell.name} if cell.name else set(re.findall(r"^(?:def|class)\s+(\w+)", cell.source, flags=re.MULTILINE))
+        )
         for name in names & set(index):
             votes[index[name]] = votes.get(index[name], 0) + 1
     if votes:

@@ -204,7 +204,9 @@ def as_html(report: Report) -> str:
     """A compact table an exercise, for Jupyter and for feedback pages. Everything that comes from an answer is escaped."""
     parts = [_exercise_html(exercise) for exercise in report.exercises]
     if report.printed:
-        parts.append(f"<details><summary>printed while checking</summary><pre>{html.escape(report.printed)}</pre></details>")
+        parts.append(
+            f"<details><summary>printed while checking</summary><pre>{html.escape(report.printed)}</pre></details>"
+        )
     return "\n".join(parts)
 
 
@@ -232,5 +234,7 @@ def _checks_html(checks: Sequence[CheckResult]) -> str:
             f'<td style="text-align:left;color:{colour};font-weight:600">{verdict}</td>'
             f'<td style="text-align:left;max-width:40em;white-space:normal">{message}</td></tr>'
         )
-    head = "".join(f'<th style="text-align:left">{title}</th>' for title in ("check", "kind", "verdict", "what happened"))
+    head = "".join(
+        f'<th style="text-align:left">{title}</th>' for title in ("check", "kind", "verdict", "what happened")
+    )
     return f'<table style="margin:4px 0"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

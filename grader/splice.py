@@ -79,7 +79,9 @@ def _insert_own_cells(result: Json, cells: list[Json]) -> None:
         if released_before or source_of(cell) in texts or not source_of(cell).strip():
             continue
         own = copy.deepcopy(cell)
-        place = next((i for i, other in enumerate(result["cells"]) if other.get("id") == after), len(result["cells"]) - 1)
+        place = next(
+            (i for i, other in enumerate(result["cells"]) if other.get("id") == after), len(result["cells"]) - 1
+        )
         result["cells"].insert(place + 1, own)
         after = own.get("id")
         known.add(after)

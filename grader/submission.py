@@ -141,7 +141,9 @@ def forbid(operators: Collection[str]) -> Iterator[None]:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = func._schema.name.split("::")[-1]
             if name in operators:
-                raise Forbidden(f"the answer calls PyTorch's own {name.strip('_')}, which this exercise asks you to write yourself")
+                raise Forbidden(
+                    f"the answer calls PyTorch's own {name.strip('_')}, which this exercise asks you to write yourself"
+                )
             return func(*args, **(kwargs or {}))
 
     with Guard():
@@ -164,6 +166,7 @@ class Submission:
 
     Args:
         cells: the answer's cells.
+        names: the exercises' names, where the cells do not say them all: an assignment of one is run.
         given: the lesson's own given cells, run in full before the answer's.
         label: what to call it in messages and in file names of its code.
         base: a namespace to start from instead of running `given` (it is copied).
@@ -173,6 +176,7 @@ class Submission:
         self,
         cells: Sequence[Cell],
         *,
+        names: Collection[str] = (),
         given: Sequence[Cell] = (),
         label: str = "answer",
         base: Mapping[str, Any] | None = None,
@@ -189,6 +193,7 @@ class Submission:
                     statement.run(self.namespace)
         else:
             self.namespace |= base
+        self._names = self._solved | set(names)
         self._run([cell for cell in cells if cell.kind == "code" and cell.role not in ("demo", "check")])
 
     def answer(self, name: str) -> Any:
@@ -224,7 +229,7 @@ class Submission:
 
     def _run(self, cells: Iterable[Cell]) -> None:
         programs = [_Program(cell, self.label) for cell in cells]
-        chosen = _select(programs)
+        chosen = _select(programs, self._names)
         pending: list[tuple[_Program, _Statement]] = []
         settled: dict[str, Any] = {}
         for program in programs:
@@ -310,10 +315,10 @@ class _Program:
         return any(name in statement.targets for statement in self.statements)
 
 
-def _select(programs: Sequence[_Program]) -> set[_Statement]:
-    """The statements to run: definitions, a solve cell's assignments, and assignments of names that these need."""
+def _select(programs: Sequence[_Program], names: Collection[str]) -> set[_Statement]:
+    """The statements to run: definitions, a solve cell's assignments, assignments of `names` and of what all these need."""
     statements = [(s, p.cell.role == "solve") for p in programs for s in p.statements if s.targets]
-    chosen = {s for s, in_solve in statements if s.is_definition or in_solve}
+    chosen = {s for s, in_solve in statements if s.is_definition or in_solve or s.targets & set(names)}
     frontier = chosen
     while frontier:
         wanted = set().union(*(s.needs for s in frontier))
@@ -342,7 +347,12 @@ def _bound(node: ast.stmt) -> set[str]:
         names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
         return names
     if isinstance(node, ast.If | ast.Try | ast.With) and _is_definition(node):
-        return {name for inner in ast.walk(node) if isinstance(inner, ast.stmt) and inner is not node for name in _bound(inner)}
+        return {
+            name
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.stmt) and inner is not node
+            for name in _bound(inner)
+        }
     return set()
 
 

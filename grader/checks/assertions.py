@@ -75,7 +75,9 @@ def show(value: Any) -> str:
 def given(**arguments: Any) -> str:
     """The arguments of a call in words: "with q = [[1, 0]], k of shape (2, 5, 7)"."""
     parts = [
-        f"{name} of {show(value)}" if isinstance(value, Tensor) and value.numel() > _SMALL else f"{name} = {show(value)}"
+        f"{name} of {show(value)}"
+        if isinstance(value, Tensor) and value.numel() > _SMALL
+        else f"{name} = {show(value)}"
         for name, value in arguments.items()
     ]
     return "with " + ", ".join(parts)
@@ -131,9 +133,22 @@ def assert_close(
         require(isinstance(got, Mapping), f"{what} should be a dict but is {shape_of(got)}", evidence=shape_of(got))
         missing, extra = sorted(map(str, want.keys() - got.keys())), sorted(map(str, got.keys() - want.keys()))
         if missing or extra:
-            fail(f"{what} lacks {missing or 'nothing'} and has {extra or 'nothing'} too much{_and(case)}", evidence=sorted(map(str, got)))
+            fail(
+                f"{what} lacks {missing or 'nothing'} and has {extra or 'nothing'} too much{_and(case)}",
+                evidence=sorted(map(str, got)),
+            )
         for key in want:
-            assert_close(got[key], want[key], f"{what}[{key!r}]", case=case, rtol=rtol, atol=atol, dtype=dtype, axes=axes, hint=hint)
+            assert_close(
+                got[key],
+                want[key],
+                f"{what}[{key!r}]",
+                case=case,
+                rtol=rtol,
+                atol=atol,
+                dtype=dtype,
+                axes=axes,
+                hint=hint,
+            )
         return
     if isinstance(want, tuple | list):
         if not isinstance(got, tuple | list) or len(got) != len(want):
@@ -166,7 +181,11 @@ def assert_close(
 def _assert_number(got: Any, want: Any, what: str, case: str, rtol: float, atol: float, hint: str) -> None:
     value = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
     if isinstance(want, bool) or isinstance(want, int | str | type(None)):
-        same = isinstance(value, int | str | type(None)) and value == want and isinstance(value, bool) == isinstance(want, bool)
+        same = (
+            isinstance(value, int | str | type(None))
+            and value == want
+            and isinstance(value, bool) == isinstance(want, bool)
+        )
     else:
         same = isinstance(value, int | float) and abs(value - want) <= atol + rtol * abs(want)
     if not same:
@@ -192,11 +211,11 @@ def _difference(got: Tensor, want: Tensor, wrong: Tensor, what: str) -> str:
 
 
 def picture(wrong: Tensor, axes: tuple[str, str] = ("row", "column")) -> Picture | None:
-    """The wrong cells over the last two axes (wrong anywhere in the leading ones), where the grid is small enough."""
+    """The wrong cells over the last two axes (wrong anywhere in the leading ones); None where that says nothing."""
     if wrong.dim() < 2:
         return None
     flat = wrong.reshape(-1, *wrong.shape[-2:]).any(dim=0)
-    if flat.shape[0] > _PICTURE[0] or flat.shape[1] > _PICTURE[1] or flat.numel() < 2:
+    if flat.shape[0] > _PICTURE[0] or flat.shape[1] > _PICTURE[1] or flat.all():
         return None
     return Picture(tuple(tuple(bool(c) for c in row) for row in flat.tolist()), axes[0], axes[1])
 
@@ -207,7 +226,11 @@ def assert_finite(got: Any, what: str = "the output", case: str = "") -> None:
     bad = ~torch.isfinite(got.detach())
     if bad.any():
         kind = "nan" if torch.isnan(got.detach()).any() else "inf"
-        fail(f"{what} contains {kind} ({int(bad.sum())} of {bad.numel()} entries){_and(case)}", evidence=got.detach(), picture=picture(bad))
+        fail(
+            f"{what} contains {kind} ({int(bad.sum())} of {bad.numel()} entries){_and(case)}",
+            evidence=got.detach(),
+            picture=picture(bad),
+        )
 
 
 # ------------------------------------------------------------------------------------------------ influence
@@ -218,7 +241,9 @@ def moved(before: Tensor, after: Tensor, *, atol: float = ATOL) -> Tensor:
     return ~torch.isclose(before.detach().double(), after.detach().double(), rtol=0.0, atol=atol)
 
 
-def assert_same(before: Any, after: Any, change: str, what: str = "the output", *, hint: str = "", atol: float = ATOL) -> None:
+def assert_same(
+    before: Any, after: Any, change: str, what: str = "the output", *, hint: str = "", atol: float = ATOL
+) -> None:
     """`change` must not move anything: "changed token 4, output 1 moved by 0.83; <hint>"."""
     before, after = assert_tensor(before, what), assert_tensor(after, what)
     assert_shape(after, before.shape, what, change)
@@ -232,7 +257,9 @@ def assert_same(before: Any, after: Any, change: str, what: str = "the output", 
         )
 
 
-def assert_moves(before: Any, after: Any, change: str, what: str = "the output", *, hint: str = "", atol: float = 1e-6) -> None:
+def assert_moves(
+    before: Any, after: Any, change: str, what: str = "the output", *, hint: str = "", atol: float = 1e-6
+) -> None:
     """`change` must move `what` (somewhere): the twin of `assert_same`."""
     before, after = assert_tensor(before, what), assert_tensor(after, what)
     if not moved(before, after, atol=atol).any():
@@ -242,7 +269,9 @@ def assert_moves(before: Any, after: Any, change: str, what: str = "the output",
 # ------------------------------------------------------------------------------------------------ gradients
 
 
-def gradients(function: Callable[..., Any], arguments: Sequence[Any], wrt: Sequence[int], seed: int = 0, **options: Any) -> list[Tensor]:
+def gradients(
+    function: Callable[..., Any], arguments: Sequence[Any], wrt: Sequence[int], seed: int = 0, **options: Any
+) -> list[Tensor]:
     """Gradients of a fixed random projection of the function's (first) output with respect to the arguments `wrt`.
 
     Raises:
@@ -250,9 +279,14 @@ def gradients(function: Callable[..., Any], arguments: Sequence[Any], wrt: Seque
     """
     leaves = [a.detach().clone().requires_grad_() if i in wrt else a for i, a in enumerate(arguments)]
     out = function(*leaves, **options)
-    outputs = [o for o in (out if isinstance(out, tuple | list) else [out]) if isinstance(o, Tensor) and o.is_floating_point()]
+    outputs = [
+        o for o in (out if isinstance(out, tuple | list) else [out]) if isinstance(o, Tensor) and o.is_floating_point()
+    ]
     if not outputs or not any(o.requires_grad for o in outputs):
-        fail("no gradient flows from the output to the inputs: is it detached, or made of Python numbers?", evidence="no gradient")
+        fail(
+            "no gradient flows from the output to the inputs: is it detached, or made of Python numbers?",
+            evidence="no gradient",
+        )
     generator = torch.Generator().manual_seed(seed)
     loss = torch.zeros((), dtype=torch.float64)
     for o in outputs:
@@ -298,8 +332,13 @@ def assert_pure(student: Callable[..., Any], arguments: Sequence[Any], names: Se
     if isinstance(first, Tensor):
         first = first.detach().clone()
     for name, old, new in zip(names, before, arguments, strict=False):
-        if isinstance(old, Tensor) and (old.shape != new.shape or not torch.equal(old.nan_to_num(), new.detach().nan_to_num())):
-            fail(f"the call changed its argument {name}: work on a new tensor, not in place", evidence=new.detach().clone())
+        if isinstance(old, Tensor) and (
+            old.shape != new.shape or not torch.equal(old.nan_to_num(), new.detach().nan_to_num())
+        ):
+            fail(
+                f"the call changed its argument {name}: work on a new tensor, not in place",
+                evidence=new.detach().clone(),
+            )
     second = student(*arguments, **options)
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         assert_same(first, second, "called twice with the same arguments", atol=0.0)
@@ -337,7 +376,11 @@ def raises(*kinds: type[BaseException], when: str, mentions: Sequence[Any] = ())
         raise
     except kinds as error:
         for word in mentions:
-            require(str(word) in str(error), f"{when}, the message of the {type(error).__name__} should name {word}", evidence=str(error))
+            require(
+                str(word) in str(error),
+                f"{when}, the message of the {type(error).__name__} should name {word}",
+                evidence=str(error),
+            )
         return
     except Exception as error:
         fail(f"{when}, it raised {type(error).__name__}; expected {names}", evidence=type(error).__name__)

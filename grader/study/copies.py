@@ -94,7 +94,9 @@ def reset(folder: Path, lessons: Sequence[str] = (), exercise: str = "") -> list
     if exercise:
         chosen = [path for path in chosen if _cell(_read(path), exercise) is not None]
         if not chosen:
-            raise NotebookError(f"there is no exercise {exercise!r} in the lessons given; look at its cell for the name")
+            raise NotebookError(
+                f"there is no exercise {exercise!r} in the lessons given; look at its cell for the name"
+            )
     changes = []
     for path in chosen:
         target = folder / path.name
@@ -103,7 +105,9 @@ def reset(folder: Path, lessons: Sequence[str] = (), exercise: str = "") -> list
             notebook, stub = _read(target), _cell(_read(path), exercise)
             cell = _cell(notebook, exercise)
             if cell is None or stub is None:
-                raise NotebookError(f"{target} has no cell of {exercise!r} any more; reset the whole lesson: its backup keeps your work")
+                raise NotebookError(
+                    f"{target} has no cell of {exercise!r} any more; reset the whole lesson: its backup keeps your work"
+                )
             cell["source"], cell["outputs"], cell["execution_count"] = stub["source"], [], None
             _write(target, notebook)
         else:
@@ -134,7 +138,9 @@ def _make(folder: Path) -> None:
     try:
         (folder / FOLDER).mkdir(parents=True)
     except OSError as error:
-        raise NotebookError(f"cannot make the study folder {folder}: {error.strerror}; name a folder that you may write to") from None
+        raise NotebookError(
+            f"cannot make the study folder {folder}: {error.strerror}; name a folder that you may write to"
+        ) from None
 
 
 def _back_up(folder: Path, target: Path) -> Path:
@@ -174,7 +180,9 @@ def _read(path: Path) -> dict[str, Any]:
             return data
     except (OSError, ValueError):
         pass
-    raise NotebookError(f"{path} is not a readable notebook; move it away (it is not touched) and run the command again")
+    raise NotebookError(
+        f"{path} is not a readable notebook; move it away (it is not touched) and run the command again"
+    )
 
 
 def _write(path: Path, notebook: dict[str, Any]) -> None:

@@ -66,7 +66,9 @@ class Progress:
             return
         temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
-            temporary.write_text(json.dumps({k: asdict(v) for k, v in self.records.items()}, indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(
+                json.dumps({k: asdict(v) for k, v in self.records.items()}, indent=1) + "\n", encoding="utf-8"
+            )
             os.replace(temporary, self.path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -130,6 +132,6 @@ class CoursePicture:
                 f'<td style="text-align:right">{plain(round(earned, 2))} of {plain(total)} points</td></tr>'
             )
         return (
-            f'<table>{"".join(rows)}</table><div>{self._sum()}: a square is an exercise; blue is passed, orange tried, grey not '
+            f"<table>{''.join(rows)}</table><div>{self._sum()}: a square is an exercise; blue is passed, orange tried, grey not "
             "started. Point at a square to read its name.</div>"
         )

@@ -115,7 +115,11 @@ def hint(answer: Any, number: int | None = None) -> Note:
         return Note(f"There is no hint {number}", f"{found.name} has hints 1 to {len(found.hints)}.")
     record.hints = max(record.hints, number)
     progress.save()
-    more = f"hint({found.name}) gives the next one." if number < len(found.hints) else f"That was the last one; there is solution({found.name})."
+    more = (
+        f"hint({found.name}) gives the next one."
+        if number < len(found.hints)
+        else f"That was the last one; there is solution({found.name})."
+    )
     return Note(f"Hint {number} of {len(found.hints)} for {found.name}", f"{found.hints[number - 1]}\n{more}")
 
 
@@ -125,13 +129,18 @@ def solution(answer: Any) -> Note:
     if isinstance(found, Note):
         return found
     if found.reference.strip() == found.stub.strip():
-        return Note("No solution here", "This copy of the course was handed out without solutions; ask your instructor.")
+        return Note(
+            "No solution here", "This copy of the course was handed out without solutions; ask your instructor."
+        )
     progress = Progress.here()
     record = progress.record(found.name)
     if not record.solution_asked:
         record.solution_asked = True
         progress.save()
-        return Note(f"Before you read the solution of {found.name}", f"{_question(found, record)}\nThen call solution({found.name}) again.")
+        return Note(
+            f"Before you read the solution of {found.name}",
+            f"{_question(found, record)}\nThen call solution({found.name}) again.",
+        )
     record.solution_read = True
     progress.save()
     return Note(
@@ -150,7 +159,9 @@ def _question(exercise: Exercise, record: Any) -> str:
     if record.status == "passed":
         return "Yours passes. Can you name one input on which a careless version of it would fail?"
     if record.failed:
-        return f"Your last attempt failed at: {record.failed}. Which line of yours decides that, and what does it do now?"
+        return (
+            f"Your last attempt failed at: {record.failed}. Which line of yours decides that, and what does it do now?"
+        )
     return "You have not had an attempt judged yet. Say aloud what goes in and what comes out, with their shapes, and write the first line."
 
 
@@ -174,5 +185,11 @@ def _find(answer: Any, name: str, namespace: Mapping[str, Any]) -> Exercise | No
     import difflib
 
     near = difflib.get_close_matches(said, index, 3)
-    known = f"did you mean {' or '.join(near)}?" if near else 'give the exercise\'s name as well: check(my_version, "attention").'
-    return Note(f"There is no exercise {said!r}", f"A verb takes the function or class that an exercise asks for; {known}")
+    known = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else 'give the exercise\'s name as well: check(my_version, "attention").'
+    )
+    return Note(
+        f"There is no exercise {said!r}", f"A verb takes the function or class that an exercise asks for; {known}"
+    )
