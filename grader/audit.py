@@ -161,7 +161,8 @@ def as_text(result: Audit, *, matrix: bool = True) -> str:
     out = []
     for e in result.exercises:
         out.append(
-            f"{e.lesson} {e.exercise}: {len(e.kills)} mutants, {len(e.survivors)} survive; {len(e.accepted)} right variants"
+            f"{e.lesson} {e.exercise}: {len(e.kills)} mutants, {len(e.survivors)} survive; "
+            f"{len(e.accepted)} right variants"
         )
         if matrix:
             for index, check in enumerate(e.checks, 1):
@@ -176,8 +177,9 @@ def as_text(result: Audit, *, matrix: bool = True) -> str:
             out.append("")
     totals = result.totals()
     out.append(
-        "{exercises} exercises, {checks} checks, {mutants} mutants ({survivors} survive, {caught_by_one_check_only} caught by one check "
-        "only), {right_variants} right variants, {checks_that_reject_nothing} checks reject no mutant".format(**totals)
+        f"{totals['exercises']} exercises, {totals['checks']} checks, {totals['mutants']} mutants "
+        f"({totals['survivors']} survive, {totals['caught_by_one_check_only']} caught by one check only), "
+        f"{totals['right_variants']} right variants, {totals['checks_that_reject_nothing']} checks reject no mutant"
     )
     out += [f"FAULT {fault}" for fault in result.faults]
     out.append("clean" if result.clean else f"{len(result.faults)} faults")
@@ -209,13 +211,14 @@ def as_html(result: Audit) -> str:
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>The kill matrix</title><style>",
         "body{font:15px/1.4 sans-serif;margin:2em;max-width:75em} table{border-collapse:collapse;margin:.5em 0 2em}",
-        "td,th{border:1px solid #ccc;padding:2px 6px;font-weight:normal;text-align:left} td.k{background:#0072b2;color:#fff}",
-        "td.once{background:#d55e00;color:#fff} th.check{writing-mode:vertical-rl;vertical-align:bottom}</style></head><body>",
-        "<h1>The kill matrix</h1><p>Each row is a wrong answer of the bank, each column a check; a filled cell means that the check "
-        "rejects the answer, an orange one that no other check does.</p>",
-        f"<p>{html.escape(as_text(Audit(()), matrix=False).splitlines()[0]) if not result.exercises else ''}"
-        f"{totals['exercises']} exercises, {totals['checks']} checks, {totals['mutants']} mutants of which {totals['survivors']} survive, "
-        f"{totals['right_variants']} right variants, {totals['faults']} faults.</p>",
+        "td,th{border:1px solid #ccc;padding:2px 6px;font-weight:normal;text-align:left}",
+        "td.k{background:#0072b2;color:#fff}",
+        "td.once{background:#d55e00;color:#fff}",
+        "th.check{writing-mode:vertical-rl;vertical-align:bottom}</style></head><body>",
+        "<h1>The kill matrix</h1><p>Each row is a wrong answer of the bank, each column a check; a filled cell means "
+        "that the check rejects the answer, an orange one that no other check does.</p>",
+        f"<p>{totals['exercises']} exercises, {totals['checks']} checks, {totals['mutants']} mutants of which "
+        f"{totals['survivors']} survive, {totals['right_variants']} right variants, {totals['faults']} faults.</p>",
     ]
     for e in result.exercises:
         parts.append(f"<h2>{html.escape(e.lesson)}: <code>{html.escape(e.exercise)}</code></h2><table><tr><th></th>")

@@ -145,9 +145,10 @@ def _about(lesson: Lesson, cell: Cell) -> NotebookNode:
         return "●" * n + "○" * (5 - n)
 
     text = (
-        f"**Exercise `{exercise.name}`** · difficulty {dots(exercise.difficulty)} · importance {dots(exercise.importance)} · "
-        f"about {exercise.minutes} minutes · {exercise.points:g} points  \n"
-        f"Stuck? Run `hint({exercise.name})` in a new cell; after your own attempt compare with `solution({exercise.name})`."
+        f"**Exercise `{exercise.name}`** · difficulty {dots(exercise.difficulty)} · "
+        f"importance {dots(exercise.importance)} · about {exercise.minutes} minutes · {exercise.points:g} points  \n"
+        f"Stuck? Run `hint({exercise.name})` in a new cell; after your own attempt compare with "
+        f"`solution({exercise.name})`."
     )
     return new_markdown_cell(text, id=f"{exercise.name}-about", metadata={})
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from grader.lesson import LessonError, NotebookError
+from grader.lesson import Lesson, LessonError, NotebookError
 
 OK, FAILED, UNUSABLE = 0, 1, 2
 
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _lessons(names: Sequence[str]) -> list:  # type: ignore[type-arg]
+def _lessons(names: Sequence[str]) -> list[Lesson]:
     from grader.lesson import load_course, load_lesson
 
     try:
@@ -178,7 +178,8 @@ def _check(options: argparse.Namespace) -> int:
             )
     except AnswerTimeout:
         raise NotebookError(
-            f"the cells of {options.notebook} took more than {CELLS_SECONDS:g} s; move long computations out of the exercises' cells"
+            f"the cells of {options.notebook} took more than {CELLS_SECONDS:g} s; "
+            "move long computations out of the exercises' cells"
         ) from None
     report = judge_with_stand_ins(lesson, submission)
     if options.json:
@@ -202,7 +203,8 @@ def _study(options: argparse.Namespace) -> int:
         changes = copies.start(options.folder)
         if not changes:
             print(
-                f"{options.folder} exists already and was left as it is; `study update {options.folder}` brings new lessons"
+                f"{options.folder} exists already and was left as it is; "
+                f"`study update {options.folder}` brings new lessons"
             )
     elif options.action == "update":
         changes = copies.update(options.folder)

@@ -145,7 +145,8 @@ def judge_with_stand_ins(
             submission.swap(former)
         (better,) = again.exercises
         if better.score > result.score:
-            note = f"Judged with the course's own {' and '.join(failed)} in place of yours, which does not pass: an error counts once."
+            names = " and ".join(failed)
+            note = f"Judged with the course's own {names} in place of yours, which does not pass: an error counts once."
             report = report.with_exercise(replace(better, note=f"{note} {better.note}".strip()))
     return report
 
@@ -216,7 +217,7 @@ def _not_started(outcomes: Sequence[Outcome]) -> bool:
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     return (
         bool(errors)
-        and all(isinstance(error, NotImplementedError) or isinstance(error, NotStarted) for error in errors)
+        and all(isinstance(error, NotImplementedError | NotStarted) for error in errors)
         and not any(outcome.error is None for outcome in outcomes if outcome.kind == "values")
     )
 

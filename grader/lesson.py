@@ -108,7 +108,7 @@ class Exercise:
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """A lesson read from its source: `id` is the file's stem ("02_queries_keys_values"), `number` its first two digits."""
+    """A lesson read from its source: `id` is the file's stem ("02_queries_keys_values"), `number` its first digits."""
 
     id: str
     title: str
@@ -353,7 +353,8 @@ def read_notebook(path: Path) -> Notebook:
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise NotebookError(
-            f"{path} has {size / 1e6:.0f} MB, more than the {MAX_BYTES / 1e6:.0f} MB that are read; clear its outputs and save it"
+            f"{path} has {size / 1e6:.0f} MB, more than the {MAX_BYTES / 1e6:.0f} MB that are read; "
+            "clear its outputs and save it"
         )
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -442,5 +443,6 @@ def find_lesson(notebook: Notebook) -> Lesson:
     if notebook.path.stem in ids:
         return load_lesson(notebook.path.stem)
     raise NotebookError(
-        f"{notebook.path} has no exercise of any lesson of this course; expected a notebook made from one of {', '.join(sorted(ids))}"
+        f"{notebook.path} has no exercise of any lesson of this course; "
+        f"expected a notebook made from one of {', '.join(sorted(ids))}"
     )

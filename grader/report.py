@@ -84,7 +84,7 @@ class ExerciseResult:
 
 @dataclass(frozen=True)
 class Report:
-    """The verdicts of one submission on one lesson. `printed` is what the answer wrote to stdout and stderr, cut short."""
+    """The verdicts of one submission on one lesson; `printed` is what it wrote while it was checked, cut short."""
 
     lesson: str
     exercises: tuple[ExerciseResult, ...]
@@ -201,7 +201,7 @@ _COLOURS = {"passed": "#0072b2", "missing": "#767676"}
 
 
 def as_html(report: Report) -> str:
-    """A compact table an exercise, for Jupyter and for feedback pages. Everything that comes from an answer is escaped."""
+    """A compact table an exercise, for Jupyter and feedback pages. Everything that comes from an answer is escaped."""
     parts = [_exercise_html(exercise) for exercise in report.exercises]
     if report.printed:
         parts.append(
@@ -230,7 +230,8 @@ def _checks_html(checks: Sequence[CheckResult]) -> str:
         if check.picture:
             message += check.picture.html()
         rows.append(
-            f'<tr><td style="text-align:left">{html.escape(check.title)}</td><td style="text-align:left">{check.kind}</td>'
+            f'<tr><td style="text-align:left">{html.escape(check.title)}</td>'
+            f'<td style="text-align:left">{check.kind}</td>'
             f'<td style="text-align:left;color:{colour};font-weight:600">{verdict}</td>'
             f'<td style="text-align:left;max-width:40em;white-space:normal">{message}</td></tr>'
         )

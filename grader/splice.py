@@ -45,7 +45,7 @@ def answer_of(name: str, kind: str, stub: str, cells: list[Json]) -> str | None:
         candidates += [cell for cell in same_kind if defines.search(source_of(cell))]
     sources = [source_of(cell) for cell in candidates]
     better = [source for source in sources if source.strip() and source != stub]
-    return (better or sources or [None])[0]
+    return next(iter(better or sources), None)
 
 
 def splice(released: Json, answered: Json, *, keep_own_cells: bool = False) -> Json:

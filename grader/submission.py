@@ -61,7 +61,7 @@ class Forbidden(Exception):
 
 
 class AnswerLost(BaseException):
-    """The answer can no longer be asked: judging this exercise ends here. Not an `Exception`: an answer cannot swallow it."""
+    """The answer can no longer be asked: judging this exercise ends here. Not an `Exception`: no answer swallows it."""
 
     status = "crashed"
 
@@ -134,7 +134,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def forbid(operators: Collection[str]) -> Iterator[None]:
-    """Let a call of one of these ATen operators (names like "_softmax", below any Python spelling) raise `Forbidden`."""
+    """Let a call of one of these ATen operators ("_softmax", below any Python spelling) raise `Forbidden`."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Guard(TorchDispatchMode):
@@ -316,7 +316,7 @@ class _Program:
 
 
 def _select(programs: Sequence[_Program], names: Collection[str]) -> set[_Statement]:
-    """The statements to run: definitions, a solve cell's assignments, assignments of `names` and of what all these need."""
+    """What to run: definitions, a solve cell's assignments, assignments of `names` and of what all these need."""
     statements = [(s, p.cell.role == "solve") for p in programs for s in p.statements if s.targets]
     chosen = {s for s, in_solve in statements if s.is_definition or in_solve or s.targets & set(names)}
     frontier = chosen
@@ -365,7 +365,7 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def names_used(namespace: Mapping[str, Any], name: str) -> frozenset[str]:
-    """Global names that the function or class `name` of a namespace reads, followed through the namespace's functions."""
+    """Global names that the function or class `name` reads, followed through the namespace's functions."""
     found: set[str] = set()
     frontier = {name}
     while frontier:
@@ -418,7 +418,7 @@ def _without_magics(source: str) -> str:
 
 
 def locate(error: BaseException) -> Location | None:
-    """The innermost line of the learner's own code in an exception's traceback, in a notebook or in an answer's cells."""
+    """The innermost line of the learner's own code in an exception's traceback."""
     crossed = getattr(error, LOCATION, None)
     if isinstance(crossed, Location):
         return crossed

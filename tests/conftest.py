@@ -14,7 +14,6 @@ import pytest
 from grader import build
 from grader.lesson import Lesson, load_lesson
 
-
 # nbgrader runs a bare `alembic`: the interpreter's folder comes first on PATH, as in every entry point
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 

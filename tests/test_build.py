@@ -42,7 +42,9 @@ def test_the_course_is_what_the_sources_build() -> None:
 
 def test_a_released_notebook_contains_no_solution_and_no_marker(lesson: Lesson) -> None:
     notebook = build.student_notebook(lesson)
-    answers = [cell.source for cell in notebook.cells if cell.metadata.get("grader", {}).get("role") in ("solve", "essay")]
+    answers = [
+        cell.source for cell in notebook.cells if cell.metadata.get("grader", {}).get("role") in ("solve", "essay")
+    ]
     for line in solution_lines(lesson):
         assert not any(line in source for source in answers), f"the stub shows {line!r}"
     text = build.as_bytes(notebook).decode()
@@ -77,7 +79,9 @@ def test_building_twice_and_in_another_process_gives_the_same_bytes(tmp_path: Pa
     )
     for seed in ("1", "2"):
         folder = tmp_path / seed
-        subprocess.run([sys.executable, "-c", script, str(folder)], check=True, env={"PYTHONHASHSEED": seed}, cwd=build.ROOT)
+        subprocess.run(
+            [sys.executable, "-c", script, str(folder)], check=True, env={"PYTHONHASHSEED": seed}, cwd=build.ROOT
+        )
     first, second = ((tmp_path / seed / f"{lesson.id}.ipynb").read_bytes() for seed in ("1", "2"))
     assert first == second == build.as_bytes(build.student_notebook(lesson))
 

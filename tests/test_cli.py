@@ -95,7 +95,9 @@ def test_a_missing_exercise_is_said_in_a_sentence_and_the_others_are_judged(
 ) -> None:
     path = write_answer("02")
     notebook = json.loads(path.read_text())
-    notebook["cells"] = [c for c in notebook["cells"] if c["metadata"].get("grader", {}).get("name") != "score_asymmetry"]
+    notebook["cells"] = [
+        c for c in notebook["cells"] if c["metadata"].get("grader", {}).get("name") != "score_asymmetry"
+    ]
     path.write_text(json.dumps(notebook))
     target = tmp_path / "report.json"
     assert cli.main(["check", str(path), "--json", str(target)]) == 2
@@ -120,7 +122,9 @@ def test_unusable_input_is_one_sentence_and_exit_2(
     assert captured.out == "" and captured.err.startswith("grader: ") and captured.err.count("\n") == 1
 
 
-def test_a_report_that_cannot_be_written_is_one_sentence(write_answer: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_cannot_be_written_is_one_sentence(
+    write_answer: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["check", str(write_answer("00")), "--json", "/proc/nothing/x.json"]) == 2
     assert "cannot write" in capsys.readouterr().err
 
@@ -131,7 +135,9 @@ def test_an_unknown_lesson_is_one_sentence(capsys: pytest.CaptureFixture[str]) -
         assert "there is no lesson '99'" in capsys.readouterr().err
 
 
-def test_build_check_says_what_drifted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_build_check_says_what_drifted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert cli.main(["build", "00", "--check"]) == 0
     monkeypatch.setattr("grader.build.drift", lambda lessons, complete: ["00_start_here.ipynb is missing"])
     assert cli.main(["build", "00", "--check"]) == 1
@@ -144,7 +150,9 @@ def test_audit_exits_1_on_a_survivor(monkeypatch: pytest.MonkeyPatch, capsys: py
 
     assert cli.main(["audit", "00", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["survivors"] == 0
-    right = Mutant(exercise="row_sums", name="in_fact_right", source="def row_sums(x):\n    return x.sum(-1)", slip="none")
+    right = Mutant(
+        exercise="row_sums", name="in_fact_right", source="def row_sums(x):\n    return x.sum(-1)", slip="none"
+    )
     monkeypatch.setattr(bank, "entries", lambda lesson: (right,))
     assert cli.main(["audit", "00"]) == 1
     out = capsys.readouterr().out
@@ -153,6 +161,9 @@ def test_audit_exits_1_on_a_survivor(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 def test_help_and_a_pipe_are_quick_and_plain(write_answer: Write) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "grader", "check", str(write_answer("00"))], capture_output=True, text=True, cwd=cli.__file__[:-14]
+        [sys.executable, "-m", "grader", "check", str(write_answer("00"))],
+        capture_output=True,
+        text=True,
+        cwd=cli.__file__[:-14],
     )
     assert done.returncode == 0 and "\x1b" not in done.stdout + done.stderr and done.stderr == ""

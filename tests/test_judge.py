@@ -34,25 +34,33 @@ def test_an_empty_stub_is_not_started_and_earns_nothing(lesson_02: Lesson) -> No
 
 
 def test_a_known_slip_is_named_once(lesson_02: Lesson) -> None:
-    result = verdict(lesson_02, "attention", "def attention(q, k, v):\n    w = torch.softmax(q @ k.mT, -2)\n    return w @ v")
+    result = verdict(
+        lesson_02, "attention", "def attention(q, k, v):\n    w = torch.softmax(q @ k.mT, -2)\n    return w @ v"
+    )
     slips = [check.slip for check in result.checks if check.slip]
     assert result.status == "failed" and 0 < result.score < result.points
     assert len(slips) == 1 and "dim=-2" in slips[0]
 
 
 def test_an_unknown_mistake_gets_no_slip(lesson_02: Lesson) -> None:
-    result = verdict(lesson_02, "attention", "def attention(q, k, v):\n    return torch.softmax(1.37 * q @ k.mT, -1) @ v")
+    result = verdict(
+        lesson_02, "attention", "def attention(q, k, v):\n    return torch.softmax(1.37 * q @ k.mT, -1) @ v"
+    )
     assert result.status == "failed" and not any(check.slip for check in result.checks)
 
 
 def test_a_message_shows_the_smallest_counterexample_and_a_picture(lesson_02: Lesson) -> None:
-    result = verdict(lesson_02, "attention", "def attention(q, k, v):\n    return torch.softmax(1.37 * q @ k.mT, -1) @ v")
+    result = verdict(
+        lesson_02, "attention", "def attention(q, k, v):\n    return torch.softmax(1.37 * q @ k.mT, -1) @ v"
+    )
     (check,) = [check for check in result.checks if check.name == "equals_the_definition"]
     assert "with q = [[" in check.message, "the smallest case is not shown with its numbers"
 
 
 def test_a_picture_marks_the_wrong_cells(lesson_02: Lesson) -> None:
-    source = "def attention(q, k, v):\n    out = torch.softmax(q @ k.mT, -1) @ v\n    out[..., -1, 1:] += 1\n    return out"
+    source = (
+        "def attention(q, k, v):\n    out = torch.softmax(q @ k.mT, -1) @ v\n    out[..., -1, 1:] += 1\n    return out"
+    )
     pictures = [check.picture for check in verdict(lesson_02, "attention", source).checks if check.picture]
     assert any(p.rows == "query" and not any(map(any, p.wrong[:-1])) and all(p.wrong[-1][1:]) for p in pictures)
     assert "x: wrong" in pictures[0].text() and "&times;" in pictures[0].html()
@@ -62,7 +70,9 @@ def test_an_exception_shows_the_learners_own_line(lesson_02: Lesson) -> None:
     result = verdict(lesson_02, "softmax", "def softmax(x, dim):\n    y = x.exp()\n    return y / y.sum(axes=dim)")
     assert result.status == "error" and result.score == 0
     for message in failed(result).values():
-        assert message.startswith("your code raised TypeError") and "cell 7, line 3: return y / y.sum(axes=dim)" in message
+        assert (
+            message.startswith("your code raised TypeError") and "cell 7, line 3: return y / y.sum(axes=dim)" in message
+        )
         assert "grader/" not in message and "Traceback" not in message
 
 
@@ -88,7 +98,9 @@ def test_a_loop_without_end_is_a_timeout_and_the_other_exercises_are_judged(less
         Cell("code", "def softmax(x, dim):\n    while True:\n        pass", "solve", "softmax"),
         Cell("code", "def qkv_projection(x, a, b, c):\n    return x @ a, x @ b, x @ c", "solve", "qkv_projection"),
     ]
-    (report,) = judge(lesson_02, [Submission(cells, base=given_names(lesson_02))], limit=0.3, only=["softmax", "qkv_projection"])
+    (report,) = judge(
+        lesson_02, [Submission(cells, base=given_names(lesson_02))], limit=0.3, only=["softmax", "qkv_projection"]
+    )
     assert report.exercise("softmax").status == "timeout"
     assert report.exercise("softmax").note == "timeout: no answer within 0.3 s"
     assert report.exercise("qkv_projection").passed
@@ -112,9 +124,16 @@ def test_an_error_counts_once(lesson_02: Lesson) -> None:
 def test_an_error_of_its_own_still_counts(lesson_02: Lesson) -> None:
     cells = [
         Cell("code", "def attention(q, k, v):\n    return v", "solve", "attention"),
-        Cell("code", "def cross_attention(x, m, a, b, c):\n    return attention(m @ a, m @ b, m @ c)", "solve", "cross_attention"),
+        Cell(
+            "code",
+            "def cross_attention(x, m, a, b, c):\n    return attention(m @ a, m @ b, m @ c)",
+            "solve",
+            "cross_attention",
+        ),
     ]
-    report = judge_with_stand_ins(lesson_02, Submission(cells, base=given_names(lesson_02)), only=["attention", "cross_attention"])
+    report = judge_with_stand_ins(
+        lesson_02, Submission(cells, base=given_names(lesson_02)), only=["attention", "cross_attention"]
+    )
     assert not report.exercise("cross_attention").passed
 
 
@@ -133,18 +152,29 @@ def test_an_answer_cannot_change_what_comes_after_it(lesson_02: Lesson) -> None:
 
 def test_inputs_follow_the_seed(lesson_02: Lesson) -> None:
     def messages(seed: int) -> dict[str, str]:
-        return failed(verdict(lesson_02, "attention", "def attention(q, k, v):\n    return 2 * v.mean(-2, keepdim=True) + 0 * q[..., :1]", seed=seed))
+        return failed(
+            verdict(
+                lesson_02,
+                "attention",
+                "def attention(q, k, v):\n    return 2 * v.mean(-2, keepdim=True) + 0 * q[..., :1]",
+                seed=seed,
+            )
+        )
 
     assert messages(1) == messages(1) != messages(2)
 
 
-def test_without_hidden_checks_the_public_ones_judge_without_a_reference(lesson_02: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hidden_checks_the_public_ones_judge_without_a_reference(
+    lesson_02: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(judge_module, "_reference_or_none", lambda _: None)
     (report,) = judge(lesson_02, [reference(lesson_02)], hidden=False, diagnose=False)
     assert report.passed and all(not check.hidden for e in report.exercises for check in e.checks)
 
 
-def test_a_broken_check_file_is_not_a_verdict(lesson_02: Lesson, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_broken_check_file_is_not_a_verdict(
+    lesson_02: Lesson, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
     from pathlib import Path
 
     path = Path(str(tmp_path)) / "test_broken.py"
@@ -156,6 +186,8 @@ def test_a_broken_check_file_is_not_a_verdict(lesson_02: Lesson, monkeypatch: py
 
 def test_reports_of_one_session_do_not_mix(lesson_02: Lesson) -> None:
     good = Submission([], base=reference(lesson_02).namespace)
-    bad = Submission([Cell("code", "def softmax(x, dim):\n    return x", "solve", "softmax")], base=reference(lesson_02).namespace)
+    bad = Submission(
+        [Cell("code", "def softmax(x, dim):\n    return x", "solve", "softmax")], base=reference(lesson_02).namespace
+    )
     reports: list[Report] = judge(lesson_02, [good, bad, good], only=["softmax"])
     assert [report.passed for report in reports] == [True, False, True]

@@ -69,12 +69,19 @@ def test_a_lesson_is_read_with_its_exercise(tmp_path: Path) -> None:
         ("    ### END SOLUTION\n", "", 5, "1 '### BEGIN SOLUTION' and 0 '### END SOLUTION'"),
         ("# 3. three\n", "", 13, "has 2 hints"),
         ("# # 02 A title", "# A title", 1, "has no title"),
-        ('# %% check="double"\ncheck(double)\n', '# %% check="double"\n1\n# %% check="double"\n2\n', 13, "stands twice"),
+        (
+            '# %% check="double"\ncheck(double)\n',
+            '# %% check="double"\n1\n# %% check="double"\n2\n',
+            13,
+            "stands twice",
+        ),
         ('# %% check="double"', '# %% [markdown] check="double"', 11, "is a markdown cell"),
         ('solve="double"', 'solve="double" check="double"', 5, "both"),
     ],
 )
-def test_a_mistake_in_a_source_names_file_line_and_mend(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
+def test_a_mistake_in_a_source_names_file_line_and_mend(
+    tmp_path: Path, old: str, new: str, line: int, words: str
+) -> None:
     assert old in GOOD
     with pytest.raises(LessonError) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
@@ -86,12 +93,12 @@ def test_a_mistake_in_a_source_names_file_line_and_mend(tmp_path: Path, old: str
 
 def test_a_second_exercise_of_the_same_name_is_refused(tmp_path: Path) -> None:
     again = GOOD[GOOD.index('# %% solve="double"') : GOOD.index('# %% check="double"')]
-    with pytest.raises(LessonError, match="02_title.py:11: .*stands twice.*line 5"):
+    with pytest.raises(LessonError, match=r"02_title\.py:11: .*stands twice.*line 5"):
         read(tmp_path, GOOD.replace('# %% check="double"', again + '# %% check="double"', 1))
 
 
 def test_every_region_is_cleared_at_its_indentation() -> None:
-    source = "class A:\n    def f(self):\n        ### BEGIN SOLUTION\n        x = 1\n        return x\n        ### END SOLUTION\n"
+    source = "class A:\n    def f(self):\n        ### BEGIN SOLUTION\n        x = 1\n        ### END SOLUTION\n"
     cleared = clear_solution(source)
     assert "x = 1" not in cleared and "SOLUTION" not in cleared
     assert '        raise NotImplementedError("not started")' in cleared
@@ -132,7 +139,9 @@ def unusable(path: Path) -> str:
         ("none.py", b"x = 1\n", "no exercise of any lesson"),
     ],
 )
-def test_a_file_that_is_no_answer_gets_one_sentence(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+def test_a_file_that_is_no_answer_gets_one_sentence(
+    tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

@@ -49,7 +49,9 @@ def edit(path: Path, name: str, source: str) -> None:
     path.write_text(json.dumps(notebook))
 
 
-def test_start_makes_copies_and_leaves_an_existing_folder_as_it_is(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_makes_copies_and_leaves_an_existing_folder_as_it_is(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert {path.name for path in mine.glob("*.ipynb")} == {LESSON, "02_queries_keys_values.ipynb"}
     edit(mine / LESSON, "row_sums", "my own")
     (mine / "02_queries_keys_values.ipynb").unlink()
@@ -72,7 +74,14 @@ def test_update_brings_the_new_text_and_keeps_answers_and_own_cells(mine: Path, 
     notebook = json.loads((mine / LESSON).read_text())
     at = next(i for i, cell in enumerate(notebook["cells"]) if cell["id"] == "row_sums")
     notebook["cells"][at]["source"] = "def row_sums(x):\n    return x.sum(-1)"
-    own = {"id": "mine", "cell_type": "code", "metadata": {}, "source": "my_experiment()", "outputs": [], "execution_count": None}
+    own: dict[str, Any] = {
+        "id": "mine",
+        "cell_type": "code",
+        "metadata": {},
+        "source": "my_experiment()",
+        "outputs": [],
+        "execution_count": None,
+    }
     notebook["cells"].insert(at + 1, own)
     (mine / LESSON).write_text(json.dumps(notebook))
     before = (mine / LESSON).read_bytes()
@@ -85,8 +94,9 @@ def test_update_brings_the_new_text_and_keeps_answers_and_own_cells(mine: Path, 
     assert after[0]["source"] == "# 00 A better beginning"
     assert cells(mine / LESSON)["row_sums"]["source"] == "def row_sums(x):\n    return x.sum(-1)"
     assert ids.index("mine") == ids.index("row_sums") + 1
-    assert changes[LESSON].what == "updated" and changes[LESSON].backup is not None
-    assert changes[LESSON].backup.read_bytes() == before, "the backup is not the former file"
+    backup = changes[LESSON].backup
+    assert changes[LESSON].what == "updated" and backup is not None
+    assert backup.read_bytes() == before, "the backup is not the former file"
     assert changes["02_queries_keys_values.ipynb"].what == "kept"
     assert {change.what for change in copies.update(mine)} == {"kept"}
 
@@ -188,11 +198,13 @@ def test_an_answer_under_another_name_is_judged_but_not_recorded(here: Path) -> 
     assert Progress.here().record("row_sums").status == "missing"
 
 
-def test_under_autograde_the_value_is_the_score_and_the_table_stays(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_autograde_the_value_is_the_score_and_the_table_stays(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     verdict = grader.check(row_sums)
     assert 0 < float(repr(verdict)) < 1
-    assert "<table" in verdict._repr_html_()  # type: ignore[union-attr]
+    assert "<table" in verdict._repr_html_()
 
 
 def test_hints_come_one_at_a_time_and_are_remembered(here: Path) -> None:

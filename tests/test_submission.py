@@ -28,13 +28,20 @@ def submission(*cells: str | tuple[str, str, str]) -> Submission:
 
 
 def test_cells_may_stand_in_any_order() -> None:
-    answer = submission("def f(x):\n    return g(x) + ONE", "class B(A):\n    pass", "class A:\n    pass", "def g(x):\n    return x\nONE = 1")
+    answer = submission(
+        "def f(x):\n    return g(x) + ONE",
+        "class B(A):\n    pass",
+        "class A:\n    pass",
+        "def g(x):\n    return x\nONE = 1",
+    )
     assert answer.answer("f")(1) == 2
     assert answer.answer("B").__name__ == "B"
 
 
 def test_an_assignment_that_needs_a_later_cell_is_tried_again() -> None:
-    answer = submission(("solve", "f", "SCALE = base() * 2\ndef f(x):\n    return x * SCALE"), "def base():\n    return 3")
+    answer = submission(
+        ("solve", "f", "SCALE = base() * 2\ndef f(x):\n    return x * SCALE"), "def base():\n    return 3"
+    )
     assert answer.answer("f")(1) == 6
 
 
@@ -54,13 +61,20 @@ def test_only_assignments_that_an_answer_needs_are_run(tmp_path: Path) -> None:
 def test_demos_checks_prints_and_plots_are_not_run(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     write = f"open({str(trace)!r}, 'w').close()"
-    answer = submission(("demo", "", write), ("check", "f", write), write, ("solve", "f", f"def f():\n    return 1\n{write}"))
+    answer = submission(
+        ("demo", "", write), ("check", "f", write), write, ("solve", "f", f"def f():\n    return 1\n{write}")
+    )
     assert answer.answer("f")() == 1
     assert not trace.exists()
 
 
 def test_an_error_in_another_cell_does_no_harm() -> None:
-    answer = submission("1 / 0\ndef helper():\n    return 2", "def broken(:", "import nonexistent_module", ("solve", "f", "def f():\n    return helper()"))
+    answer = submission(
+        "1 / 0\ndef helper():\n    return 2",
+        "def broken(:",
+        "import nonexistent_module",
+        ("solve", "f", "def f():\n    return helper()"),
+    )
     assert answer.answer("f")() == 2
 
 
@@ -114,20 +128,32 @@ def test_exiting_is_only_an_error() -> None:
 
 
 def test_used_names_are_followed_through_helpers() -> None:
-    answer = submission("def base():\n    return 1", "def helper():\n    return base()", "class C:\n    def m(self):\n        return helper()")
+    answer = submission(
+        "def base():\n    return 1",
+        "def helper():\n    return base()",
+        "class C:\n    def m(self):\n        return helper()",
+    )
     assert answer.uses("C") == {"helper", "base"}
     assert answer.uses("base") == frozenset()
 
 
 def test_a_deadline_ends_a_loop_that_swallows_exceptions() -> None:
-    answer = submission("def f():\n    while True:\n        try:\n            pass\n        except Exception:\n            pass")
+    answer = submission(
+        "def f():\n    while True:\n        try:\n            pass\n        except Exception:\n            pass"
+    )
     with pytest.raises(AnswerTimeout, match=r"timeout: no answer within 0\.2 s"), deadline(0.2):
         answer.answer("f")()
 
 
 @pytest.mark.parametrize(
     "spelling",
-    ["torch.softmax(x, 0)", "x.softmax(0)", "torch.nn.functional.softmax(x, 0)", "torch.nn.Softmax(0)(x)", "torch.ops.aten.softmax(x, 0)"],
+    [
+        "torch.softmax(x, 0)",
+        "x.softmax(0)",
+        "torch.nn.functional.softmax(x, 0)",
+        "torch.nn.Softmax(0)(x)",
+        "torch.ops.aten.softmax(x, 0)",
+    ],
 )
 def test_a_forbidden_operator_is_noticed_in_any_spelling(spelling: str) -> None:
     import torch

@@ -50,7 +50,9 @@ class Entry:
         changed = source
         for old, new in self.replace.items():
             if source.count(old) != 1:
-                raise BankError(f"{label}: {old!r} stands {source.count(old)} times in the reference; quote a text that stands once")
+                raise BankError(
+                    f"{label}: {old!r} stands {source.count(old)} times in the reference; quote a text that stands once"
+                )
             changed = changed.replace(old, new)
         if changed == source:
             raise BankError(f"{label} is the reference itself")

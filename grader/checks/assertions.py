@@ -180,7 +180,7 @@ def assert_close(
 
 def _assert_number(got: Any, want: Any, what: str, case: str, rtol: float, atol: float, hint: str) -> None:
     value = got.item() if isinstance(got, Tensor) and got.numel() == 1 else got
-    if isinstance(want, bool) or isinstance(want, int | str | type(None)):
+    if isinstance(want, int | str | type(None)):
         same = (
             isinstance(value, int | str | type(None))
             and value == want
@@ -190,8 +190,8 @@ def _assert_number(got: Any, want: Any, what: str, case: str, rtol: float, atol:
         same = isinstance(value, int | float) and abs(value - want) <= atol + rtol * abs(want)
     if not same:
         fail(
-            f"{what} is {show(got)}{'' if type(value) is type(want) else f' ({type(value).__name__})'}, expected {show(want)}"
-            f"{_and(case)}{f'; {hint}' if hint else ''}",
+            f"{what} is {show(got)}{'' if type(value) is type(want) else f' ({type(value).__name__})'}, "
+            f"expected {show(want)}{_and(case)}{f'; {hint}' if hint else ''}",
             evidence=value if isinstance(value, int | float | str | bool) else shape_of(value),
         )
 
@@ -368,7 +368,7 @@ def assert_float32(
 
 @contextmanager
 def raises(*kinds: type[BaseException], when: str, mentions: Sequence[Any] = ()) -> Iterator[None]:
-    """The block must raise one of `kinds` (a NotImplementedError of an empty stub never counts); `when` is the case in words."""
+    """The block must raise one of `kinds` (an empty stub's never counts); `when` is the case in words."""
     names = " or ".join(kind.__name__ for kind in kinds)
     try:
         yield

@@ -33,7 +33,7 @@ class Draw:
                 return order
 
     def mask(self, *shape: int, visible: float = 0.6) -> Tensor:
-        """A boolean mask in which each row along the last axis sees at least one position, and (where it can) misses one."""
+        """A boolean mask whose rows (the last axis) each see at least one position and, where they can, miss one."""
         mask = torch.rand(*shape, generator=self._generator) < visible
         n = shape[-1]
         seen = torch.randint(0, n, (*shape[:-1], 1), generator=self._generator)

@@ -17,7 +17,7 @@ from grader.submission import AnswerLost, Answers, deadline
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one check on one answer. `rerun` repeats the check with another answer and gives its error, if any."""
+    """What became of one check on one answer. `rerun` repeats it with another answer and gives the error, if any."""
 
     contestant: int
     exercise: str
@@ -192,5 +192,3 @@ def _kind(item: pytest.Item) -> tuple[str, float]:
         if marker.name in KINDS:
             return marker.name, float(marker.kwargs.get("points", 1))
     raise pytest.UsageError(f"{item.nodeid}: a check needs one of the markers {', '.join(KINDS)}")
-
-

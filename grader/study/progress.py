@@ -109,7 +109,8 @@ class CoursePicture:
         width = max((len(title) for title, *_ in self._rows()), default=0)
         marks = {"passed": "#", "missing": "."}
         lines = [
-            f"{title:<{width}}  {''.join(marks.get(status, 'x') for _, status in squares):<12} {plain(round(earned, 2)):>5} of {plain(total)}"
+            f"{title:<{width}}  {''.join(marks.get(status, 'x') for _, status in squares):<12} "
+            f"{plain(round(earned, 2)):>5} of {plain(total)}"
             for title, squares, earned, total in self._rows()
         ]
         return "\n".join([*lines, "# passed   x tried   . not started", self._sum()])
@@ -123,8 +124,9 @@ class CoursePicture:
         rows = []
         for title, squares, earned, total in self._rows():
             cells = "".join(
-                f'<span title="{html.escape(name)}: {"not started" if status == "missing" else status}" style="display:inline-block;'
-                f'width:1.1em;height:1.1em;margin-right:3px;background:{colours.get(status, "#e69f00")}"></span>'
+                f'<span title="{html.escape(name)}: {"not started" if status == "missing" else status}" '
+                f'style="display:inline-block;width:1.1em;height:1.1em;margin-right:3px;'
+                f'background:{colours.get(status, "#e69f00")}"></span>'
                 for name, status in squares
             )
             rows.append(
@@ -132,6 +134,6 @@ class CoursePicture:
                 f'<td style="text-align:right">{plain(round(earned, 2))} of {plain(total)} points</td></tr>'
             )
         return (
-            f"<table>{''.join(rows)}</table><div>{self._sum()}: a square is an exercise; blue is passed, orange tried, grey not "
-            "started. Point at a square to read its name.</div>"
+            f"<table>{''.join(rows)}</table><div>{self._sum()}: a square is an exercise; blue is passed, orange tried, "
+            "grey not started. Point at a square to read its name.</div>"
         )

@@ -162,7 +162,10 @@ def _question(exercise: Exercise, record: Any) -> str:
         return (
             f"Your last attempt failed at: {record.failed}. Which line of yours decides that, and what does it do now?"
         )
-    return "You have not had an attempt judged yet. Say aloud what goes in and what comes out, with their shapes, and write the first line."
+    return (
+        "You have not had an attempt judged yet. Say aloud what goes in and what comes out, with their shapes, "
+        "and write the first line."
+    )
 
 
 def _callers_names() -> dict[str, Any]:
@@ -174,7 +177,7 @@ def _callers_names() -> dict[str, Any]:
 
 
 def _find(answer: Any, name: str, namespace: Mapping[str, Any]) -> Exercise | Note:
-    """The exercise that an answer belongs to: by the name given, its own name, or the name that it has in the notebook."""
+    """The exercise of an answer: by the name given, by its own name, or by the name that it has in the notebook."""
     index = exercise_index()
     own = answer if isinstance(answer, str) else getattr(answer, "__name__", "")
     bound = [key for key, value in namespace.items() if value is answer and key in index]
