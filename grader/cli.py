@@ -67,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("--exercise", metavar="NAME", help="only this exercise's cell")
         verb.set_defaults(run=_study)
 
+    claims = commands.add_parser(
+        "claims", help="which lesson and cell answers for each statement of the seed documents"
+    )
+    claims.add_argument("--markdown", type=Path, metavar="F", help="write the table to a file instead")
+    claims.set_defaults(run=_claims)
+
     audit = commands.add_parser("audit", help="the bank against the checks: the kill matrix")
     audit.add_argument("lessons", nargs="*", metavar="LESSON", help="lesson ids or numbers (all by default)")
     audit.add_argument("--json", type=Path, metavar="F", help="also write the matrix as JSON ('-' for standard output)")
@@ -213,3 +219,16 @@ def _study(options: argparse.Namespace) -> int:
     for change in changes:
         print(change)
     return OK
+
+
+def _claims(options: argparse.Namespace) -> int:
+    from grader import claims
+    from grader.lesson import load_course
+
+    listed, course = claims.load_claims(), load_course()
+    table = claims.as_markdown(listed, course)
+    _write(options.markdown or Path("-"), table)
+    found = claims.faults(listed, course)
+    for sentence in found:
+        print(sentence, file=sys.stderr)
+    return FAILED if found else OK
