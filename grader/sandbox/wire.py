@@ -1,10 +1,10 @@
 """The wire between the judge and an answer: frames, and values inside frames.
 
-A frame is a fixed prefix (magic, lengths), a JSON header and raw bytes. Values stand in the header as JSON: `None`, bools,
-numbers and text as themselves, everything else as a list that begins with a one-letter tag; the elements of tensors
-are the raw bytes. Nothing is ever unpickled or evaluated, on either side, and every size, depth and count has a cap. The
-judge reads strictly: whatever it receives was perhaps written by hostile code, so the worst that a frame can do is to be a
-wrong value, or to raise `WireError`.
+A frame is a fixed prefix (magic, lengths), a JSON header and raw bytes. Values stand in the header as JSON: `None`,
+bools, numbers and text as themselves, everything else as a list that begins with a one-letter tag; the elements of
+tensors are the raw bytes. Nothing is ever unpickled or evaluated, on either side, and every size, depth and count has a
+cap. The judge reads strictly: whatever it receives was perhaps written by hostile code, so the worst that a frame can
+do is to be a wrong value, or to raise `WireError`.
 
 This module knows values that are data. What lives on one side only (functions, modules, caches) is `peer`'s business:
 it gives the encoder and the decoder a hook for it.
@@ -16,7 +16,6 @@ import ctypes
 import json
 import socket
 import struct
-import sys
 import time
 from collections import namedtuple
 from collections.abc import Callable, Sequence
@@ -38,8 +37,9 @@ MAX_TENSORS = 10_000
 MAX_TEXT = 1 << 20
 MAX_DIMS = 32
 
-GRAD, INNER, PARAMETER, SPREAD = 1, 2, 4, 8
-"""Flags of a tensor: requires grad; is not a leaf; is an `nn.Parameter`; its bytes are packed closer than its strides."""
+GRAD, INNER, PARAMETER, SPREAD, SHARED = 1, 2, 4, 8, 16
+"""Flags of a tensor: requires grad; is not a leaf; is an `nn.Parameter`; its bytes are packed closer than its strides;
+both sides keep it in step from now on."""
 
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"ANS1"
@@ -48,8 +48,20 @@ _IOV = 64
 Json = Any
 
 
-class WireError(Exception):
+class ConnectionLost(BaseException):
+    """The conversation cannot go on. Not an `Exception`: neither an answer nor a check can swallow it."""
+
+
+class WireError(ConnectionLost):
     """The other side sent something that the protocol does not know, or more of it than is allowed."""
+
+
+class Gone(ConnectionLost):
+    """The other side has ended."""
+
+
+class Late(ConnectionLost):
+    """The other side did not answer in time."""
 
 
 class Uncrossable(TypeError):
@@ -77,8 +89,8 @@ class Channel:
     `until` is the moment (`time.monotonic()`) after which sending and receiving give up; None waits for ever.
 
     Raises (send, receive):
-        EOFError: the other side is gone.
-        TimeoutError: `until` has passed.
+        Gone: the other side has ended.
+        Late: `until` has passed.
         WireError: what came is no frame, or too large.
     """
 
@@ -109,8 +121,10 @@ class Channel:
                 while rest:
                     self._wait_limit()
                     rest = rest[self._socket.send(rest) :]
-        except (BrokenPipeError, ConnectionResetError):
-            raise EOFError("the other side is gone") from None
+        except TimeoutError:
+            raise Late("the time is over") from None
+        except OSError:
+            raise Gone("the other side has ended") from None
 
     def receive(self) -> tuple[Json, bytes]:
         """The next frame's header and payload."""
@@ -132,10 +146,12 @@ class Channel:
                     self._wait_limit()
                     chunk = self._socket.recv(1 << 16)
                     if not chunk:
-                        raise EOFError("the other side is gone")
+                        raise Gone("the other side has ended")
                     self._unread += chunk
-            except ConnectionResetError:
-                raise EOFError("the other side is gone") from None
+            except TimeoutError:
+                raise Late("the time is over") from None
+            except OSError:
+                raise Gone("the other side has ended") from None
         taken = bytes(self._unread[:count])
         del self._unread[:count]
         return taken
@@ -150,10 +166,12 @@ class Channel:
             self._wait_limit()
             try:
                 got = self._socket.recv_into(view[have:])
-            except ConnectionResetError:
+            except TimeoutError:
+                raise Late("the time is over") from None
+            except OSError:
                 got = 0
             if not got:
-                raise EOFError("the other side is gone")
+                raise Gone("the other side has ended")
             have += got
         return bytes(out)
 
@@ -161,7 +179,7 @@ class Channel:
         if self.until is not None:
             left = self.until - time.monotonic()
             if left <= 0:
-                raise TimeoutError("the time is over")
+                raise Late("the time is over")
             self._socket.settimeout(left)
 
 
@@ -327,6 +345,7 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
         blob, name, offset, sizes, strides, flags, key, grad = row
         _require(isinstance(name, str) and name in DTYPES, "an unknown dtype")
         _require(all(type(n) is int for n in (blob, offset, flags, key, grad)), "a tensor's row is not of numbers")
+        _require(key >= 0 and flags >= 0 and grad < len(rows), "a tensor's row is out of range")
         dtype = DTYPES[name]
         sizes = _ints(sizes)
         strides = _default_strides(sizes) if strides is None else _ints(strides)
@@ -346,11 +365,7 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
             if not torch.is_inference_mode_enabled():
                 tensor.requires_grad_()
         tensors.append(tensor)
-    grads: list[Tensor | None] = []
-    for row in rows:
-        _require(row[7] < len(rows), "a gradient that is not there")
-        grads.append(tensors[row[7]] if row[7] >= 0 else None)
-    return Unpacked(tensors, rows, grads)
+    return Unpacked(tensors, rows, [tensors[row[7]] if row[7] >= 0 else None for row in rows])
 
 
 def _one(
@@ -360,18 +375,18 @@ def _one(
     if 0 in sizes:
         return torch.empty_strided(sizes, [min(s, MAX_ELEMENTS) for s in strides], dtype=dtype)
     item, span = dtype.itemsize, extent(sizes, strides)
-    _require(0 <= blob < len(lengths) and 0 <= offset, "a tensor without its blob")
+    _require(0 <= blob < len(lengths) and offset >= 0, "a tensor without its blob")
     if flags & SPREAD:
         count = 1
         for n in sizes:
             count *= n
         _require(lengths[blob] == count * item and offset == 0, "a tensor is not as long as its blob")
-        _require(span <= 64 * MAX_ELEMENTS, "a tensor spread too wide")
+        _require(span * item <= MAX_PAYLOAD, "a tensor spread too wide")
         packed = torch.empty(sizes, dtype=dtype)
         ctypes.memmove(packed.data_ptr(), payload[starts[blob] : starts[blob + 1]], count * item)
-        wide = torch.empty(span, dtype=dtype).as_strided(sizes, strides)
-        wide.copy_(packed.ne(0) if False else packed)
-        return wide
+        if dtype is torch.bool:
+            packed = packed.view(torch.uint8).ne(0)
+        return torch.zeros(span, dtype=dtype).as_strided(sizes, strides).copy_(packed)
     _require((offset + span) * item <= lengths[blob], "a tensor reaches beyond its blob")
     if blob not in stored:
         stored[blob] = torch.empty(lengths[blob], dtype=torch.uint8)
@@ -388,9 +403,9 @@ def _one(
 class Encoder:
     """Writes values. `export(value)` gives the JSON of what is not data, or raises `Uncrossable`.
 
-    `known` holds JSON by `id` for objects that the other side has already; `tensor_key(t)` gives flags, key and whether the
-    other side has a twin of it. Lists, dicts and sets that were written are in `containers`, numpy arrays in `arrays`,
-    generators in `generators`, each in the order of writing.
+    `known` holds JSON by `id` for objects that the other side has already; `tensor(t)` gives the JSON of a tensor,
+    having put it into `packer` if need be. Lists, dicts and sets that were written are in `containers`, numpy arrays
+    in `arrays`, generators in `generators`, each in the order of writing.
     """
 
     def __init__(self, packer: Packer, export: Callable[[Any], Json], tensor: Callable[[Tensor], Json]) -> None:
@@ -431,12 +446,13 @@ class Encoder:
         writer = _WRITERS.get(kind)
         if writer is not None:
             return writer(self, value, depth + 1)
-        if isinstance(value, tuple) and isinstance(getattr(value, "_fields", None), tuple):
-            return ["n", kind.__name__, list(value._fields), *(self.value(v, depth + 1) for v in value)]
-        for base in (np.generic, bool, int, float, complex, str, tuple, list, dict, set, frozenset, bytes):
-            if isinstance(value, base) and not hasattr(value, "__call__"):
-                if base is np.generic:
-                    return self._scalar(value)
+        if isinstance(value, np.generic):
+            return ["S", self._array(np.asarray(value))]
+        fields = _fields(value)
+        if fields is not None:
+            return ["n", kind.__name__.split(".")[-1], list(fields), *(self.value(v, depth + 1) for v in value)]
+        for base in (int, float, complex, str, tuple, list, dict, set, frozenset, bytes):
+            if isinstance(value, base) and (kind.__module__ == "collections" or not _has_methods(kind, base)):
                 return self._as(base, value, depth)
         return self._export(value)
 
@@ -448,9 +464,6 @@ class Encoder:
             return self.value(copied, depth)
         return self.value(base.__new__(base, value), depth)
 
-    def _scalar(self, value: np.generic) -> Json:
-        return ["S", self._array(np.asarray(value))]
-
     def _array(self, value: np.ndarray) -> int:
         array = np.ascontiguousarray(value).reshape(value.shape)
         try:
@@ -459,6 +472,23 @@ class Encoder:
             raise Uncrossable(f"a numpy array of {value.dtype} cannot be sent") from None
         self._keep.append(array)
         return self.packer.add(tensor)
+
+
+def _fields(value: Any) -> tuple[str, ...] | None:
+    """The field names of a named tuple, or of one of PyTorch's several results."""
+    if not isinstance(value, tuple):
+        return None
+    names = getattr(value, "_fields", None)
+    if names is None and type(value).__module__ == "torch.return_types":
+        names = getattr(type(value), "__match_args__", None)
+    whole = isinstance(names, tuple) and len(names) == len(value) and all(isinstance(n, str) for n in names)
+    return names if whole else None
+
+
+def _has_methods(kind: type, base: type) -> bool:
+    """Whether a subclass of a plain type does more than the plain type."""
+    own = kind.__mro__[: kind.__mro__.index(base)]
+    return any(callable(v) and not n.startswith("__") for c in own for n, v in vars(c).items() if c is not base)
 
 
 def _write_list(e: Encoder, v: Any, depth: int) -> Json:
@@ -508,7 +538,7 @@ _WRITERS: dict[type, Callable[[Encoder, Any, int], Json]] = {
 
 @lru_cache(maxsize=256)
 def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    return namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024
+    return namedtuple(name, fields)
 
 
 class Decoder:
@@ -644,6 +674,3 @@ _READERS: dict[str, Callable[[Decoder, list[Json], int], Any]] = {
 
 def _unknown() -> Any:
     raise WireError("an unknown dtype")
-
-
-sys.set_int_max_str_digits(max(sys.get_int_max_str_digits(), 4300))
