@@ -19,7 +19,7 @@ import linecache
 import signal
 import threading
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import CodeType
@@ -170,6 +170,7 @@ class Submission:
         given: the lesson's own given cells, run in full before the answer's.
         label: what to call it in messages and in file names of its code.
         base: a namespace to start from instead of running `given` (it is copied).
+        begin: called with each cell before statements of it are run, so that one that never ends can be named.
     """
 
     def __init__(
@@ -180,8 +181,10 @@ class Submission:
         given: Sequence[Cell] = (),
         label: str = "answer",
         base: Mapping[str, Any] | None = None,
+        begin: Callable[[Cell], None] = _silent,
     ) -> None:
         self.label = label
+        self._begin = begin
         self._errors: dict[str, BaseException] = {}
         self._solved: set[str] = {cell.name for cell in cells if cell.role == "solve"}
         self.namespace: dict[str, Any] = {"__name__": "__answer__", "__builtins__": builtins}
@@ -235,6 +238,7 @@ class Submission:
         for program in programs:
             if program.error is not None:
                 self._note(program.cell, program.error)
+            self._begin(program.cell)
             for statement in program.statements:
                 if statement not in chosen:
                     continue
@@ -248,7 +252,11 @@ class Submission:
                 settled[name] = self.namespace[name]
         progress = True
         while pending and progress:
-            still = [(p, s) for p, s in pending if s.try_run(self.namespace) is not None]
+            still = []
+            for program, statement in pending:
+                self._begin(program.cell)
+                if statement.try_run(self.namespace) is not None:
+                    still.append((program, statement))
             progress = len(still) < len(pending)
             pending = still
         self.namespace |= settled
