@@ -1,6 +1,6 @@
 """How long a warm `check(f)` takes: every exercise, right and wrong answers, hidden checks included.
 
-    python benchmarks/check_latency.py [--rounds 3] [LESSON ...]
+    python tests/benchmarks/check_latency.py [--rounds 3] [LESSON ...]
 
 Prints the median for each exercise and over all calls, in milliseconds, and exits 1 when the median over all is above
 150 ms. A wrong answer costs more than a right one: its slip is looked up in the bank.
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from grader import bank
 from grader.judge import reference
