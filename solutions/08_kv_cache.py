@@ -85,7 +85,7 @@ plt.style.use("tableau-colorblind10")
 # | what a model offers | takes | gives |
 # | --- | --- | --- |
 # | `model.embed(ids, positions)` | two integer tensors; `ids` is `(B, T)`, `positions` is `(B, T)` or `(T,)` | `(B, T, d_model)`, token plus position embedding; a position outside `0 ... max_len - 1` raises `ValueError` |
-# | `model.blocks` | | the blocks, first to last |
+# | `model.blocks` | | the blocks, first to last: a sequence that can be iterated, indexed and asked for its `len` |
 # | `block.qkv(x)` | `(B, T, d_model)` | `q`, `k`, `v`, heads already split: `(B, H, T, d_k)` twice, `(B, H, T, d_v)` |
 # | `block.finish(x, heads)` | the same `x`, and attention's output `(B, H, T, d_v)` | `(B, T, d_model)`, the input of the next block |
 # | `model.unembed(x)` | `(..., d_model)` | logits `(..., V)`: final norm and projection to the vocabulary |
@@ -450,11 +450,11 @@ def attend_with_cache(
     j if j <= T_old + i and j is visible: the triangle is aligned to the bottom right.
     A query that sees no key gives zeros, and all gradients stay finite.
 
-    Returns (out, new_cache): out is (B, H, T_new, d_v) in the dtype of the inputs, new_cache is for the next
-    call. Every way of cutting a sequence into calls gives the same outputs as one call with all of it, and a
-    row of the batch never affects another. The function is differentiable: gradients reach q, k and v of this
-    call and, through the cache, those of the earlier calls. Scores as large as 10000 give no inf or nan.
-    q, k, v and visible are not modified.
+    Returns (out, new_cache): out is (B, H, T_new, d_v) in the dtype of the inputs (float16 too), new_cache is for
+    the next call. Every way of cutting a sequence into calls gives the same outputs as one call with all of it,
+    and a row of the batch never affects another. The function is differentiable: gradients reach q, k and v of
+    this call and, through the cache, those of the earlier calls. Scores around plus or minus a million give no
+    inf or nan, and a key that is not seen has the weight 0 beside them. q, k, v and visible are not modified.
     """
     ### BEGIN SOLUTION
     if visible is None:
@@ -549,6 +549,7 @@ def decode_step(
              start from one cache; no state is kept anywhere else.
     visible: (B, T_new), False marks padding; None means that all new tokens are real.
 
+    Only the new tokens go through the model: embed and the blocks see T_new positions of each row, not more.
     A real token is embedded at the position that equals the number of real tokens before it in its row, in the
     earlier calls and in this one. Padding is embedded at some legal position; which one makes no difference,
     since no query sees it. In every block the new tokens attend, causally, to all earlier real tokens and to
@@ -606,7 +607,8 @@ def prefill(model: Any, ids: Int[Tensor, "B T"], pad_id: int | None = None) -> t
     pad_id: None if there is no padding. Otherwise the padding of a row is its leading run of pad_id: the tokens
             equal to pad_id before the first token that is not. A later pad_id is an ordinary token.
 
-    Returns (logits, cache): logits (B, V) of the last position, and a cache that decode_step takes. A padded row
+    Returns (logits, cache): logits (B, V) of the last position, and a cache that your decode_step takes. All
+    positions go through the model in parallel: model.embed is called once, with all T columns. A padded row
     gives the same logits (up to rounding), here and in all later decode steps, as its tokens without padding in
     a batch of their own: padding is seen by nobody and does not count as a position.
     ValueError if T is 0 or a row consists of padding only: there is nothing to continue.
