@@ -217,10 +217,12 @@ def test_first_run_installs_and_hands_over(fresh: Copy) -> None:
 
 def test_second_run_installs_nothing_and_is_quick(copy: Copy) -> None:
     os.utime(copy.root / "requirements.txt")  # touched, not changed
+    (copy.root / ".venv" / "run.lock").unlink()
     began = time.monotonic()
     done = copy.run("check")
     assert done.returncode == 0 and done.stderr == ""
     assert time.monotonic() - began < 3
+    assert not (copy.root / ".venv" / "run.lock").exists(), "nothing to install: no lock, so a read-only folder will do"
 
 
 def test_exit_code_is_passed_on(copy: Copy) -> None:
