@@ -57,7 +57,8 @@ class TestQkvProjection:
         x, matrices = draw(5, 7), (draw(7, 3), draw(7, 3), draw(7, 11))
         other = x.clone()
         other[2] = draw(7)
-        for name, before, after in zip("qkv", three(student(x, *matrices)), three(student(other, *matrices)), strict=True):
+        results = three(student(x, *matrices)), three(student(other, *matrices))
+        for name, before, after in zip("qkv", *results, strict=True):
             assert_moves(before[2], after[2], "changed row 2 of x", f"row 2 of {name}")
             assert_same(before[[0, 1, 3, 4]], after[[0, 1, 3, 4]], "changed row 2 of x", f"the other rows of {name}")
 
@@ -83,7 +84,8 @@ class TestSoftmax:
         x = draw(3, 5)
         for dim in (0, 1):
             total = student(x, dim).sum(dim)
-            assert_close(total, torch.ones_like(total), f"the sum of the weights along dim={dim}", hint="which axis does the sum run along?")
+            what = f"the sum of the weights along dim={dim}"
+            assert_close(total, torch.ones_like(total), what, hint="which axis does the sum run along?")
 
 
 @exercise("attention_loop")
@@ -93,13 +95,15 @@ class TestAttentionLoop:
         """The output has a row for each query and the width of the values"""
         for t_q, t_k, d_k, d_v in [(1, 1, 1, 1), (2, 3, 2, 5), (5, 3, 7, 2)]:
             q, k, v = draw(t_q, d_k), draw(t_k, d_k), draw(t_k, d_v)
-            assert_shape(student(q, k, v), (t_q, d_v), "the output", f"for q, k, v of shapes {(t_q, d_k)}, {(t_k, d_k)}, {(t_k, d_v)}")
+            case = f"for q, k, v of shapes {(t_q, d_k)}, {(t_k, d_k)}, {(t_k, d_v)}"
+            assert_shape(student(q, k, v), (t_q, d_v), "the output", case)
 
     @pytest.mark.values
     def test_two_queries_by_hand(self, student):
         """Scores 0 and ln 3 give the weights 1/4 and 3/4; equal scores give equal weights"""
         q, k, v = float64([1.0], [0.0]), float64([0.0], [math.log(3.0)]), float64([8.0, 0.0], [0.0, 4.0])
-        assert_close(student(q, k, v), float64([2.0, 3.0], [4.0, 2.0]), case=given(q=q, k=k, v=v), axes=("query", "feature"))
+        want = float64([2.0, 3.0], [4.0, 2.0])
+        assert_close(student(q, k, v), want, case=given(q=q, k=k, v=v), axes=("query", "feature"))
 
     @pytest.mark.values
     def test_constant_values_pass_through(self, student, draw):
@@ -134,7 +138,8 @@ class TestAttention:
         q, k = draw(5, 7), draw(11, 7)
         row = draw(13)
         got = student(q, k, row.expand(11, 13).clone())
-        assert_close(got, row.expand(5, 13), hint="the weights of each query must sum to 1 over the keys", axes=("query", "feature"))
+        hint = "the weights of each query must sum to 1 over the keys"
+        assert_close(got, row.expand(5, 13), hint=hint, axes=("query", "feature"))
 
 
 @exercise("cross_attention")
@@ -145,7 +150,8 @@ class TestCrossAttention:
         for lead in [(), (2,), (2, 3)]:
             x, memory = draw(*lead, 5, 7), draw(*lead, 11, 3)
             got = student(x, memory, draw(7, 2), draw(3, 2), draw(3, 13))
-            assert_shape(got, (*lead, 5, 13), case=f"for x of shape {tuple(x.shape)}, memory of shape {tuple(memory.shape)}, d_v = 13")
+            case = f"for x of shape {tuple(x.shape)}, memory of shape {tuple(memory.shape)}, d_v = 13"
+            assert_shape(got, (*lead, 5, 13), case=case)
 
     @pytest.mark.values
     def test_two_memories_by_hand(self, student):
