@@ -164,7 +164,9 @@ class TestScaledDotProductAttention:
             if mask[row, 3]:
                 assert_moves(before[row], after[row], f"changed key 3, which query {row} sees", f"output {row}", hint=hint)
             else:
-                assert_same(before[row], after[row], f"changed key 3, which is hidden from query {row}", f"output {row}", hint=hint)
+                assert_same(
+                    before[row], after[row], f"changed key 3, which is hidden from query {row}", f"output {row}", hint=hint
+                )
 
     @pytest.mark.values
     def test_weights(self, student, draw):
@@ -189,7 +191,9 @@ class TestScaledDotProductAttention:
         q, k, v = triple(draw, 3, 5, 2, 2, 2)
         mask = torch.tensor([[[True]], [[False]]]).expand(2, 1, 5)
         want = reference.scaled_dot_product_attention(q, k, v, mask)
-        assert_close(student(q, k, v, mask), want, case="with a mask of shape (2, 1, 5) that hides all keys of the second item", axes=AXES)
+        assert_close(
+            student(q, k, v, mask), want, case="with a mask of shape (2, 1, 5) that hides all keys of the second item", axes=AXES
+        )
 
     @pytest.mark.gradient(points=2)
     def test_gradients_with_rows_that_see_nothing(self, student, reference, draw):
@@ -200,16 +204,24 @@ class TestScaledDotProductAttention:
             case = f"(T_q, T_k, d_k, d_v) = {size}, rows {empty} see nothing"
             for name, found in zip("qkv", gradients(student, [q, k, v], [0, 1, 2], mask=mask), strict=True):
                 assert_finite(found, f"the gradient with respect to {name}", case)
-            assert_same_gradients(student, reference.scaled_dot_product_attention, [q, k, v], ["q", "k", "v"], case=case, mask=mask)
+            assert_same_gradients(
+                student, reference.scaled_dot_product_attention, [q, k, v], ["q", "k", "v"], case=case, mask=mask
+            )
 
     @pytest.mark.gradient
     def test_gradients(self, student, reference, draw):
         """The gradients with respect to q, k and v are those of the definition, with mask and scale too"""
         for size in [(1, 2, 2, 1), (5, 11, 7, 13), (4, 4, 4, 4)]:
             args = triple(draw, *size)
-            for options, words in [({}, ""), ({"mask": draw.mask(size[0], size[1])}, ", with a mask"), ({"scale": 0.3}, ", scale=0.3")]:
+            for options, words in [
+                ({}, ""),
+                ({"mask": draw.mask(size[0], size[1])}, ", with a mask"),
+                ({"scale": 0.3}, ", scale=0.3"),
+            ]:
                 case = f"(T_q, T_k, d_k, d_v) = {size}{words}"
-                assert_same_gradients(student, reference.scaled_dot_product_attention, args, ["q", "k", "v"], case=case, **options)
+                assert_same_gradients(
+                    student, reference.scaled_dot_product_attention, args, ["q", "k", "v"], case=case, **options
+                )
 
     @pytest.mark.numerics
     def test_large_scores(self, student, reference, draw):
@@ -240,7 +252,11 @@ class TestScaledDotProductAttention:
         q, k, v = triple(draw, 5, 11, 7, 13)
         for dtype, slack in [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)]:
             half = [t.to(dtype) for t in (q, k, v)]
-            for mask, words in [(None, ""), (draw.mask(5, 11), ", with a mask"), (holey(draw, 5, 11, empty=[2]), ", row 2 sees nothing")]:
+            for mask, words in [
+                (None, ""),
+                (draw.mask(5, 11), ", with a mask"),
+                (holey(draw, 5, 11, empty=[2]), ", row 2 sees nothing"),
+            ]:
                 case = f"in {str(dtype).removeprefix('torch.')}{words}"
                 got = student(*half, mask)
                 assert_dtype(got, dtype, case=case)
@@ -283,7 +299,9 @@ class TestSoftmaxJacobian:
         """Each slice along the last axis gives its own matrix, for any leading dimensions"""
         for shape in [(1, 2), (2, 2), (3, 3), (3, 5), (2, 3, 7), (4, 4, 4), (1, 1, 1), (2, 3, 5, 7)]:
             p = draw(*shape).softmax(-1)
-            assert_close(student(p), reference.softmax_jacobian(p), "the Jacobian", case=f"for p of shape {shape}", axes=("i", "j"))
+            assert_close(
+                student(p), reference.softmax_jacobian(p), "the Jacobian", case=f"for p of shape {shape}", axes=("i", "j")
+            )
         p = draw.strided(3, 5).softmax(-1).T.contiguous().T
         assert_close(student(p), reference.softmax_jacobian(p), "the Jacobian", case="for a non-contiguous p", axes=("i", "j"))
 
@@ -342,7 +360,9 @@ class TestSaturationSweep:
     def test_scores_are_dot_products(self, student, draw):
         """The scores are dot products of vectors, so that a long query is sharper than a short one"""
         values = [float(value) for value in student([3] * 60, 16, draw.generator())["raw"]]
-        require(len(set(values)) > 1, "with dims=[3, 3, 3, ...] all entropies are the same; draw anew for each width", evidence=values)
+        require(
+            len(set(values)) > 1, "with dims=[3, 3, 3, ...] all entropies are the same; draw anew for each width", evidence=values
+        )
         mean = statistics.mean(values)
         require(
             1.877 < mean < 2.01,
@@ -366,7 +386,7 @@ class TestSaturationSweep:
             top = float(sweep["d"][1])
             require(
                 top > math.log(n_keys) - 0.01,
-                f"with n_keys={n_keys}, d_k=256 and scores over d_k the entropy is {number(top)}, expected almost {math.log(n_keys):.4g}",
+                f"with n_keys={n_keys} and scores over d_k=256 the entropy is {number(top)}, expected almost {math.log(n_keys):.4g}",
                 evidence=top,
             )
 
@@ -384,7 +404,7 @@ class TestSaturationSweep:
         scatter = statistics.stdev(values)
         require(
             scatter < 0.048,
-            f"with d_k=64 and 16 keys, 10 unscaled entropies have a standard deviation of {number(scatter)}, expected about 0.02; "
+            f"with d_k=64 and 16 keys, 10 unscaled entropies deviate by {number(scatter)}, expected about 0.02; "
             "is it the mean over 512 queries?",
             evidence=scatter,
         )
@@ -421,7 +441,7 @@ class TestQkNormAttention:
 
     @pytest.mark.values
     def test_directions_and_values_count(self, student, draw):
-        """Turning a query moves its row and no other; turning a key round moves every row; doubling the values doubles the output"""
+        """Turning a query round moves its row and no other, turning a key every row; doubling the values doubles the output"""
         q, k, v = triple(draw, 5, 11, 7, 13)
         before = student(q, k, v, 0.4)
         other = q.clone()
@@ -434,7 +454,9 @@ class TestQkNormAttention:
         other[3] = -other[3]
         for row, (one, two) in enumerate(zip(before, student(q, other, v, 0.4), strict=True)):
             assert_moves(one, two, "turned key 3 round", f"output {row}")
-        assert_close(student(q, k, 2 * v, 0.4), 2 * before, case="after doubling v", axes=AXES, hint="the values are not normalized")
+        assert_close(
+            student(q, k, 2 * v, 0.4), 2 * before, case="after doubling v", axes=AXES, hint="the values are not normalized"
+        )
 
     @pytest.mark.numerics
     def test_zero_vectors(self, student, reference, draw):
@@ -463,10 +485,14 @@ class TestQkNormAttention:
         for size in [(1, 2, 2, 1), (5, 11, 7, 13), (4, 4, 4, 4)]:
             q, k, v = triple(draw, *size)
             args = [q, k, v, draw.uniform(1, low=0.2, high=1.0)[0]]
-            assert_same_gradients(student, reference.qk_norm_attention, args, ["q", "k", "v", "tau"], case=f"(T_q, T_k, d_k, d_v) = {size}")
+            assert_same_gradients(
+                student, reference.qk_norm_attention, args, ["q", "k", "v", "tau"], case=f"(T_q, T_k, d_k, d_v) = {size}"
+            )
         q, k, v = triple(draw, 5, 11, 7, 13, 2, 3)
         args = [q, k, v, draw.uniform(3, 1, 1, low=0.2, high=1.0)]
-        assert_same_gradients(student, reference.qk_norm_attention, args, ["q", "k", "v", "tau"], case="with tau of shape (3, 1, 1)")
+        assert_same_gradients(
+            student, reference.qk_norm_attention, args, ["q", "k", "v", "tau"], case="with tau of shape (3, 1, 1)"
+        )
 
     @pytest.mark.purity
     def test_leaves_arguments_alone(self, student, draw):
@@ -478,4 +504,6 @@ class TestQkNormAttention:
         """float32 in, float32 out; non-contiguous inputs are fine"""
         assert_float32(student, reference.qk_norm_attention, [*triple(draw, 5, 11, 7, 13), 0.5])
         q, k, v = draw.strided(5, 7), draw.strided(11, 7), draw.strided(11, 13)
-        assert_close(student(q, k, v, 0.5), reference.qk_norm_attention(q, k, v, 0.5), case="for non-contiguous inputs", axes=AXES)
+        assert_close(
+            student(q, k, v, 0.5), reference.qk_norm_attention(q, k, v, 0.5), case="for non-contiguous inputs", axes=AXES
+        )

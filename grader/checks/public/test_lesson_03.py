@@ -76,7 +76,9 @@ class TestScaledDotProductAttention:
         v = row.expand(11, 13).clone()
         for mask, case in [(None, "without a mask"), (draw.mask(5, 11), "with a mask that leaves each query a key")]:
             got = student(q, k, v, mask)
-            assert_close(got, row.expand(5, 13), case=case, hint="the visible weights of a query must sum to 1", axes=("query", "feature"))
+            assert_close(
+                got, row.expand(5, 13), case=case, hint="the visible weights of a query must sum to 1", axes=("query", "feature")
+            )
 
 
 @exercise("softmax_jacobian")
@@ -99,7 +101,9 @@ class TestSoftmaxJacobian:
     def test_rows_sum_to_zero(self, student, draw):
         """Each row sums to 0: raising all scores alike changes no weight"""
         p = draw(2, 5).softmax(-1)
-        assert_close(student(p).sum(-1), torch.zeros(2, 5, dtype=torch.float64), "the sum of each row", case="for p of shape (2, 5)")
+        assert_close(
+            student(p).sum(-1), torch.zeros(2, 5, dtype=torch.float64), "the sum of each row", case="for p of shape (2, 5)"
+        )
 
 
 @exercise("saturation_sweep")
@@ -134,7 +138,9 @@ class TestSaturationSweep:
             "do all three start from the same scores?",
             evidence=[raw, root, width],
         )
-        require(0 < raw < math.log(7), f"with 7 keys an entropy is {number(raw)}, expected between 0 and ln 7 = 1.946", evidence=raw)
+        require(
+            0 < raw < math.log(7), f"with 7 keys an entropy is {number(raw)}, expected between 0 and ln 7 = 1.946", evidence=raw
+        )
 
 
 @exercise("qk_norm_attention")
