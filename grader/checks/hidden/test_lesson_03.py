@@ -386,7 +386,7 @@ class TestSaturationSweep:
             top = float(sweep["d"][1])
             require(
                 top > math.log(n_keys) - 0.01,
-                f"with n_keys={n_keys} and scores over d_k=256 the entropy is {number(top)}, expected almost {math.log(n_keys):.4g}",
+                f"with {n_keys} keys and scores over d_k=256 the entropy is {number(top)}, expected about {math.log(n_keys):.3g}",
                 evidence=top,
             )
 
