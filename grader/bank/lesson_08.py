@@ -106,6 +106,12 @@ def append_changes_the_past(encoder, x):
     ),
     Mutant(
         exercise="append_changes_the_past",
+        name="small_changes_rounded_away",
+        replace={"return (after[:, :-1] - before).abs().max()": "change = (after[:, :-1] - before).abs().max()\n    return torch.where(change > 1e-5, change, 0.0)"},
+        slip="Small changes are taken for rounding and become 0. Return what was measured; the reader decides what is small.",
+    ),
+    Mutant(
+        exercise="append_changes_the_past",
         name="python_number",
         replace={".abs().max()": ".abs().max().item()"},
         slip="It returns a Python number. The result is a tensor with no dimensions.",
@@ -269,6 +275,12 @@ def append_changes_the_past(encoder, x):
         name="width_not_compared",
         replace={"if new.shape != (B, H, T_new, d):": "if new.shape[:3] != (B, H, T_new):"},
         slip="A width of 1 is broadcast over the whole head. Compare the last dimension, too.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="sizes_compared_by_their_number",
+        replace={"if new.shape != (B, H, T_new, d):": "if new.numel() != B * H * T_new * d:", "= k.detach()": "= k.detach().reshape(B, H, T_new, -1)", "= v.detach()": "= v.detach().reshape(B, H, T_new, -1)"},
+        slip="Only the number of elements is compared: batch and heads may be exchanged without notice.",
     ),
     Mutant(
         exercise="KVCache",
@@ -717,6 +729,12 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     ),
     Mutant(
         exercise="attend_with_cache",
+        name="fixed_capacity",
+        replace={"return weights @ v, (k, v, visible)": "return weights @ v, (k[:, :, -64:], v[:, :, -64:], visible[:, -64:])"},
+        slip="Only the latest 64 positions are kept: a long context loses its beginning.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
         name="visible_ignored",
         replace={"mask = causal & visible[:, None, None, :]": "mask = causal.expand(q.shape[0], 1, T_new, T)"},
         slip="The argument visible is accepted but not used: padding is seen.",
@@ -1081,6 +1099,12 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     ),
     Mutant(
         exercise="decode_step",
+        name="padding_only_at_the_left",
+        replace={"counts = seen + visible.cumsum(dim=1)": "counts = seen + (visible.cumsum(dim=1) > 0).cumsum(dim=1)"},
+        slip="Positions are counted from the first real token of the call, as if all padding stood before it. Count the real tokens before each token.",
+    ),
+    Mutant(
+        exercise="decode_step",
         name="positions_of_row_zero",
         replace={"(counts - 1).clamp(min=0)": "(counts[:1] - 1).clamp(min=0)"},
         slip="All rows get the positions of row 0. With padding each row has its own.",
@@ -1341,6 +1365,27 @@ def decode_step(model, ids, cache, visible=None):
     ),
     Variant(
         exercise="decode_step",
+        name="row_by_row",
+        source="""
+def decode_step(model, ids, cache, visible=None):
+    logits, states = [], []
+    for b in range(ids.shape[0]):
+        real = torch.ones(1, ids.shape[1], dtype=torch.bool) if visible is None else visible[b : b + 1]
+        seen, past = (0, {}) if cache is None else cache[b]
+        positions = [max(seen + int(real[0, : t + 1].sum()) - 1, 0) for t in range(ids.shape[1])]
+        x = model.embed(ids[b : b + 1], torch.tensor([positions]))
+        present = {}
+        for i, block in enumerate(model.blocks):
+            q, k, v = block.qkv(x)
+            heads, present[i] = attend_with_cache(q, k, v, past.get(i), real)
+            x = block.finish(x, heads)
+        logits.append(model.unembed(x)[0, -1])
+        states.append((seen + int(real.sum()), present))
+    return torch.stack(logits), states
+""",
+    ),
+    Variant(
+        exercise="decode_step",
         name="without_gradients",
         replace={"    new_layers = []\n    for block, layer in zip(model.blocks, layers):\n        q, k, v = block.qkv(x)\n        heads, layer = attend_with_cache(q, k, v, layer, visible)\n        x = block.finish(x, heads)\n        new_layers.append(layer)\n": "    new_layers = []\n    with torch.no_grad():\n        for block, layer in zip(model.blocks, layers):\n            q, k, v = block.qkv(x)\n            heads, layer = attend_with_cache(q, k, v, layer, visible)\n            x = block.finish(x, heads)\n            new_layers += [layer]\n"},
     ),
@@ -1457,7 +1502,7 @@ def prefill(model, ids, pad_id=None):
     Mutant(
         exercise="prefill",
         name="last_token_missing_in_the_cache",
-        replace={"return decode_step(model, ids, None, visible)": "logits, cache = decode_step(model, ids, None, visible)\n    if ids.shape[1] > 1:\n        cache = decode_step(model, ids[:, :-1], None, visible[:, :-1])[1]\n    model.fed = [ids.shape[1]]\n    return logits, cache"},
+        replace={"return decode_step(model, ids, None, visible)": "logits, (count, layers) = decode_step(model, ids, None, visible)\n    return logits, (count - 1, [(k[:, :, :-1], v[:, :, :-1], seen[:, :-1]) for k, v, seen in layers])"},
         slip="The cache lacks the last prompt token. It holds all of them; the next decode step brings a new one.",
     ),
     Mutant(
@@ -1972,6 +2017,28 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
 
     with torch.no_grad():
         return more(ids.clone(), n, None, torch.zeros(len(ids), dtype=torch.bool))
+""",
+    ),
+    Variant(
+        exercise="generate",
+        name="row_by_row_and_early_end",
+        source="""
+def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
+    rows = []
+    with torch.no_grad():
+        for row in ids:
+            line, cache = row[None], None
+            for i in range(n):
+                if cache is not None and use_cache:
+                    logits, cache = decode_step(model, line[:, -1:], cache)
+                else:
+                    logits, cache = prefill(model, line, pad_id)
+                line = torch.cat([line, logits.argmax(-1)[None]], 1)
+                if eos_id is not None and int(line[0, -1]) == eos_id:
+                    line = torch.cat([line, torch.full((1, n - i - 1), eos_id)], 1)
+                    break
+            rows.append(line)
+    return torch.cat(rows)
 """,
     ),
     Variant(

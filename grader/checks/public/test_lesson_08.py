@@ -33,7 +33,7 @@ class ToyBlock:
         self.w_in, self.w_out = draw(d_model, n_heads * (2 * d_k + d_v)), draw(n_heads * d_v, d_model)
 
     def qkv(self, x):
-        self.model.through_blocks += x.shape[1]
+        self.model.through_blocks += x.shape[0] * x.shape[1]
         return self._split(x)
 
     def finish(self, x, heads):
@@ -68,14 +68,15 @@ class ToyModel:
 
     def forget(self):
         """Set the counts back."""
-        self.fed, self.through_blocks, self.built_graph = [], 0, False
+        self.calls, self.fed, self.through_blocks, self.built_graph = [], 0, 0, False
 
     def embed(self, ids, positions):
         if int(positions.min()) < 0 or int(positions.max()) >= self.max_len:
             raise ValueError(
                 f"position {int(positions.min())} or {int(positions.max())} is outside 0 ... {self.max_len - 1}"
             )
-        self.fed.append(ids.shape[1])
+        self.calls.append(ids.shape[1])
+        self.fed += ids.numel()
         return self.token[ids] + self.position[positions]
 
     def unembed(self, x):
@@ -198,12 +199,15 @@ class TestKVCache:
         cache = student(2, 3, 7, 5, dtype=torch.float64)
         cache.append(draw(2, 3, 2, 5), draw(2, 3, 2, 5))
         twin = cache.fork()
-        twin.append(draw(2, 3, 1, 5), draw(2, 3, 1, 5))
+        new = draw(2, 3, 1, 5)
+        cache.append(new, new)
+        twin.append(draw(2, 3, 2, 5), draw(2, 3, 2, 5))
+        case = "after 2 positions, a fork, 1 position in the original and 2 in the fork"
+        assert_close(twin.length, 4, "the length of the fork", case=case)
+        assert_close(cache.length, 3, "the length of the original", case=case)
+        keys, _ = pair(cache.append(new[:, :, :0], new[:, :, :0]), "append")
         assert_close(
-            twin.length, 3, "the length of the fork", case="after 2 positions, a fork and 1 position in the fork"
-        )
-        assert_close(
-            cache.length, 2, "the length of the original", case="after 2 positions, a fork and 1 position in the fork"
+            keys[:, :, 2:], new, "the newest key of the original", case=case, hint="the fork needs storage of its own"
         )
 
 
