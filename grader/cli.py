@@ -6,6 +6,7 @@ Modules are imported by the command that needs them, so that each command starts
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ CELLS_SECONDS = 60.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Expected errors end in one sentence on stderr and exit 2."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
+    put_interpreter_first_on_path()
     try:
         return int(options.run(options))
     except (NotebookError, LessonError) as error:
@@ -30,6 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain("interrupted; nothing was lost, run the command again")
     except BrokenPipeError:
         return FAILED
+
+
+def put_interpreter_first_on_path() -> None:
+    """nbgrader runs a bare `alembic`: let it be the one beside this interpreter."""
+    folder = str(Path(sys.executable).parent)
+    paths = os.environ.get("PATH", "").split(os.pathsep)
+    if paths[0] != folder:
+        os.environ["PATH"] = os.pathsep.join([folder, *filter(None, paths)])
 
 
 def _complain(sentence: str) -> int:
