@@ -214,7 +214,8 @@ def scaled_dot_product_attention(
     Works in float16, bfloat16, float32 and float64, with and without a mask. In float32 and
     float64, scores of any size up to 5000, positive or negative, give no inf or nan and keep
     hidden keys hidden. Inputs are not modified; nothing is random. Build it from products,
-    a softmax and fills; F.scaled_dot_product_attention is there to compare with afterwards.
+    a softmax and fills: F.scaled_dot_product_attention is what you write here, so an answer that
+    calls it is not accepted. Compare with it afterwards.
     """
     ### BEGIN SOLUTION
     if scale is None:

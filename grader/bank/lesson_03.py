@@ -659,13 +659,14 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
         replace={"(q * scale)": "(q.detach() * scale)"},
         slip="q is detached: no gradient reaches it.",
     ),
-    Variant(
+    Mutant(
         exercise="scaled_dot_product_attention",
         name="library",
         source="""
 def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 """,
+        slip="It calls PyTorch's own function, which is what this exercise asks you to write: two products, a softmax, fills.",
     ),
     Variant(
         exercise="scaled_dot_product_attention",
