@@ -6,6 +6,9 @@ import resource
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+LIMIT = "limit: "
+"""Begins the name under which the exception of a limit that was hit crosses the wall."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -29,6 +32,19 @@ class Limits:
     files: int = 2_000
     output: int = 4 << 20
 
+    def said(self, limit: str) -> str:
+        """The verdict when a limit was hit."""
+        return {
+            "memory": f"memory: more than {_size(self.memory)}",
+            "threads": f"processes: more than {self.threads} threads",
+            "processes": "processes: an answer may not start another process",
+            "output": f"output: more than {_size(self.output)} printed",
+            "file": f"files: a file larger than {_size(self.file)}, or too many",
+            "files": f"files: more than {self.files} files",
+            "time": f"timeout: no answer within {self.seconds:g} s",
+            "cpu": f"timeout: more than {self.cpu_seconds} s of processor time",
+        }.get(limit, f"crashed: limit {limit}")
+
     def as_dict(self) -> dict[str, float]:
         """The caps as plain numbers."""
         return asdict(self)
@@ -51,3 +67,7 @@ class Limits:
             if ceiling != resource.RLIM_INFINITY:
                 soft, hard = min(soft, ceiling), min(hard, ceiling)
             resource.setrlimit(kind, (soft, hard))
+
+
+def _size(count: float) -> str:
+    return f"{count / (1 << 20):.0f} MB"

@@ -20,10 +20,7 @@ copy (a result that *is* an argument arrives as the caller's own object); tensor
 from __future__ import annotations
 
 import builtins
-import copy
 import hashlib
-import inspect
-import operator
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +32,18 @@ import torch
 from torch import Tensor, nn
 
 from grader.sandbox import wire
+from grader.sandbox.standins import (
+    KEY,
+    OPERATIONS,
+    RemoteModule,
+    RemoteObject,
+    describe_class,
+    key_of,
+    name_of,
+    signature_of,
+    stand_in_class,
+    stand_in_function,
+)
 from grader.sandbox.wire import Channel, Decoder, Encoder, Json, Packer, Uncrossable, Unpacked, WireError
 
 MAX_NESTING = 16
@@ -43,19 +52,6 @@ MAX_OBJECTS = 20_000
 MAX_MESSAGE = 2_000
 MAX_PRINTED = 5_000
 _MAX_GRAPH = 500_000
-_KEY = "_across_the_wall"
-
-_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "__len__": len, "__iter__": iter, "__next__": next, "__reversed__": reversed, "__contains__": operator.contains,
-    "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
-    "__bool__": bool, "__int__": int, "__float__": float, "__index__": operator.index, "__hash__": hash,
-    "__eq__": operator.eq, "__ne__": operator.ne, "__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt,
-    "__ge__": operator.ge, "__add__": operator.add, "__sub__": operator.sub, "__mul__": operator.mul,
-    "__matmul__": operator.matmul, "__truediv__": operator.truediv, "__neg__": operator.neg,
-    "__str__": str, "__repr__": repr, "__copy__": copy.copy, "__deepcopy__": copy.deepcopy,
-    "__enter__": lambda x: type(x).__enter__(x), "__exit__": lambda x, *a: type(x).__exit__(x, None, None, None),
-}  # fmt: skip
-"""Special methods that cross, and how they are carried out."""
 
 _EXCEPTIONS: dict[str, type[BaseException]] = {
     name: value
@@ -211,17 +207,11 @@ class Peer:
         self._waiting.append(sent)
         try:
             self._send(header, encoder)
-            while True:
-                reply, payload = self._receive()
-                if "q" in reply:
-                    self._serve(reply, payload)
-                elif "at" in reply:
-                    self.progress = reply["at"]
-                else:
-                    value = self._take_reply(reply, payload, sent)
-                    break
-        except Uncrossable:
-            raise  # nothing was sent
+            value = self._reply_to(sent)
+        except (wire.ConnectionLost, Uncrossable):  # what is uncrossable was not sent
+            raise
+        except Exception as error:  # exceptions of the other side and of our own callbacks do not pass here
+            raise WireError(f"{type(error).__name__} when reading it") from error
         except BaseException as error:
             self.interrupted(error)
             raise
@@ -231,6 +221,17 @@ class Peer:
         if isinstance(value, _Raised):
             raise value.error
         return sent, value
+
+    def _reply_to(self, sent: _Sent) -> Any:
+        """Serve until the reply comes."""
+        while True:
+            header, payload = self._receive()
+            if "q" in header:
+                self._serve(header, payload)
+            elif "at" in header:
+                self.progress = header["at"]
+            else:
+                return self._take_reply(header, payload, sent)
 
     def interrupted(self, error: BaseException) -> None:
         """A request was left before its reply was read: the two sides are out of step."""
@@ -266,7 +267,7 @@ class Peer:
         self._take_random(header, unpacked)
         for tensor, row in zip(unpacked.tensors, unpacked.rows, strict=True):
             if row[5] & wire.SHARED and row[6] and -row[6] not in self._shared:
-                tensor.__dict__[_KEY] = -row[6]
+                tensor.__dict__[KEY] = -row[6]
                 self._shared[-row[6]] = _Shared(tensor)
                 self._pinned.add(-row[6])
         if "y" in header:
@@ -345,7 +346,7 @@ class Peer:
         built = kind(message) if kind is not None else RemoteError(f"{name}: {message}"[:MAX_MESSAGE])
         self.place(built, place)
         if type(key) is int and key < 0:
-            built.__dict__[_KEY] = -key
+            built.__dict__[KEY] = -key
         return built
 
     def exception_kind(self, name: str) -> type[BaseException] | None:
@@ -422,7 +423,10 @@ class Peer:
         text = self.printed()
         if text:
             reply["p"] = text
-        self._send(reply, encoder)
+        try:
+            self._send(reply, encoder)
+        except Uncrossable as error:
+            self._send({"r": 1, "x": self._told(error)}, Encoder(Packer(), self._export, self._cutter(packer)))
 
     def _arrive(self, unpacked: Unpacked) -> list[Tensor]:
         """The tensors of a request as the called code sees them; leaves are noted for the way back."""
@@ -440,7 +444,7 @@ class Peer:
         return seen
 
     def _note_leaf(self, key: int, tensor: Tensor) -> None:
-        tensor.__dict__[_KEY] = key
+        tensor.__dict__[KEY] = key
         self._leaves[key] = weakref.ref(tensor)
         self._watch(tensor, key)
 
@@ -480,9 +484,9 @@ class Peer:
             return target(*args, **kwargs)
         if operation == "get":
             return self._get(target, args[0])
-        if operation in _OPERATIONS:
+        if operation in OPERATIONS:
             self._permit(target, operation)
-            return _OPERATIONS[operation](target, *args)
+            return OPERATIONS[operation](target, *args)
         if operation == "method":
             return self._get(target, args[0])(*args[1:], **kwargs)
         if self.trusted and operation == "set":
@@ -590,7 +594,7 @@ class Peer:
         return not isinstance(error, wire.ConnectionLost | KeyboardInterrupt | SystemExit)
 
     def _told(self, error: BaseException) -> Json:
-        key = error.__dict__.get(_KEY, 0) if hasattr(error, "__dict__") else 0
+        key = error.__dict__.get(KEY, 0) if hasattr(error, "__dict__") else 0
         if not key and not self.trusted:
             key = -self._new_key()
             self._raised[-key] = error
@@ -612,7 +616,7 @@ class Peer:
 
     def _twin(self, tensor: Tensor) -> int | None:
         """The key, as we send it, of a tensor that the other side has too."""
-        key = tensor.__dict__.get(_KEY)
+        key = tensor.__dict__.get(KEY)
         if type(key) is not int:
             return None
         if key in self._shared:
@@ -672,7 +676,7 @@ class Peer:
             key = 0
             if value.requires_grad and value.is_leaf:
                 key = self._new_key()
-                value.__dict__[_KEY] = key
+                value.__dict__[KEY] = key
                 self._shared[key] = _Shared(value)
                 self._pinned.add(key)
                 flags |= wire.GRAD | wire.SHARED
@@ -730,7 +734,7 @@ class Peer:
             key = self._own(value)
             if key not in self._signatures:
                 self._signatures[key] = signature_of(value) if isinstance(value, types.FunctionType) else None
-            return ["F", key, _name(value), self._signatures[key]]
+            return ["F", key, name_of(value), self._signatures[key]]
         if isinstance(value, _INSIDES):
             raise Uncrossable(f"a {type(value).__name__} cannot be handed over")
         return ["H", self._own(value), *self._class(type(value))]
@@ -741,7 +745,7 @@ class Peer:
         if key in self._described:
             return [key, None]
         self._described.add(key)
-        return [key, _describe_class(cls)]
+        return [key, describe_class(cls)]
 
     def _resolver(self, unpacked: Unpacked, sent: _Sent | None) -> Callable[[str, list[Json]], Any]:
         """Reads what is not data."""
@@ -769,14 +773,14 @@ class Peer:
             if found is not None:
                 return found
             if tag == "F" and len(rest) == 3:
-                return self._adopt(-key, _stand_in_function(self, -key, rest[1], rest[2]))
+                return self._adopt(-key, stand_in_function(self, -key, rest[1], rest[2]))
             if tag == "C" and len(rest) == 2:
                 return self._adopt_class(-key, rest[1])
             if tag == "H" and len(rest) == 3 and type(rest[1]) is int:
                 cls = self._adopt_class(-rest[1], rest[2])
                 if not issubclass(cls, RemoteObject):
                     raise WireError("an object of an odd class")
-                return self._adopt(-key, RemoteObject._stand_in(cls, self, -key))
+                return self._adopt(-key, RemoteObject.stand_in(cls, self, -key))
             raise WireError("a value of an unknown kind")
 
         return resolve
@@ -794,7 +798,7 @@ class Peer:
         if key not in self._classes:
             if len(self._classes) > 1000:
                 raise WireError("too many classes")
-            self._classes[key] = _stand_in_class(self, key, description)
+            self._classes[key] = stand_in_class(self, key, description)
         return self._classes[key]
 
     # ------------------------------------------------------------------------------------------------ modules
@@ -828,11 +832,11 @@ class Peer:
     def _share(self, tensor: Tensor | None) -> int:
         if tensor is None:
             return 0
-        key = tensor.__dict__.get(_KEY)
+        key = tensor.__dict__.get(KEY)
         if type(key) is int and key in self._shared and self._shared[key].tensor is tensor:
             return key
         key = self._new_key()
-        tensor.__dict__[_KEY] = key
+        tensor.__dict__[KEY] = key
         self._shared[key] = shared = _Shared(tensor)
         shared.shape = None  # so that it differs, and is sent
         return key
@@ -888,7 +892,7 @@ class Peer:
         twin = nn.Parameter(value, requires_grad=False) if flags & wire.PARAMETER else value
         if flags & wire.GRAD and (value.is_floating_point() or value.is_complex()):
             twin.requires_grad_()
-        twin.__dict__[_KEY] = key
+        twin.__dict__[KEY] = key
         return _Shared(twin)
 
     def _take_structure(self, records: list[Json]) -> None:
@@ -904,7 +908,7 @@ class Peer:
                 cls = self._adopt_class(-described[0], described[1])
                 if not issubclass(cls, RemoteModule):
                     raise WireError("a module of an odd class")
-                module = self._adopt(key, RemoteModule._stand_in(cls, self, key))
+                module = self._adopt(key, RemoteModule.stand_in(cls, self, key))
                 self._modules[key] = (weakref.ref(module), None)
                 self._built.append(module)  # kept until the message is read: then its parent or the reader has it
         for record in records:
@@ -965,245 +969,6 @@ class Peer:
             digest = hashlib.blake2b(wire.content(torch.get_rng_state()), digest_size=8).digest()
             torch.default_generator.manual_seed(int.from_bytes(digest, "big") >> 1)
             self._random = b""
-
-
-# ------------------------------------------------------------------------------------------------------- stand-ins
-
-
-class _Handle:
-    """Marks a stand-in: whose it is, and its key there."""
-
-    __slots__ = ("__weakref__", "key", "peer")
-
-    def __init__(self, peer: Peer, key: int) -> None:
-        self.peer, self.key = peer, key
-
-
-def key_of(value: Any, peer: Peer) -> int | None:
-    """The (negative) key of a stand-in of this peer; None for everything else."""
-    if not isinstance(value, types.FunctionType | _RemoteClass) and not isinstance(type(value), _RemoteClass):
-        return None
-    handle = value.__dict__.get(_KEY)
-    return handle.key if isinstance(handle, _Handle) and handle.peer is peer else None
-
-
-def _stand_in_function(peer: Peer, key: int, name: Json, signature: Json) -> Callable[..., Any]:
-    if not isinstance(name, str):
-        raise WireError("a function without a name")
-    handle = _Handle(peer, key)
-
-    def stand_in(*args: Any, **kwargs: Any) -> Any:
-        return handle.peer.ask("call", -handle.key, args, kwargs)
-
-    stand_in.__name__ = stand_in.__qualname__ = wire.clean_text(name[:200])
-    stand_in.__doc__ = None
-    stand_in.__module__ = "__answer__"
-    stand_in.__dict__[_KEY] = handle
-    _sign(stand_in, signature)
-    return stand_in
-
-
-def _sign(stand_in: Any, signature: Json) -> None:
-    if signature is None:
-        return
-    parameters = []
-    one = inspect.Parameter
-    order = (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL, one.KEYWORD_ONLY, one.VAR_KEYWORD)
-    try:
-        for name, kind, default in signature:
-            shown = inspect.Parameter.empty if default is None else _Default(str(default)[:100])
-            parameters.append(inspect.Parameter(str(name), order[kind], default=shown))
-        stand_in.__signature__ = inspect.Signature(parameters)
-    except (TypeError, ValueError, IndexError):
-        raise WireError("an odd signature") from None
-
-
-class _Default(str):
-    """The text of a default value in a stand-in's signature."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def signature_of(value: Any) -> Json:
-    """Names, kinds and defaults (as text) of a callable's parameters; None where Python knows none."""
-    try:
-        parameters = inspect.signature(value).parameters.values()
-        empty = inspect.Parameter.empty
-        return [[p.name, int(p.kind), None if p.default is empty else repr(p.default)[:100]] for p in parameters]
-    except Exception:
-        return None
-
-
-class _RemoteClass(type):
-    """The class of stand-in classes: calling one makes an object on the other side."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        handle = cls.__dict__[_KEY]
-        return handle.peer.ask("call", -handle.key, args, kwargs)
-
-    def __getattr__(cls, name: str) -> Any:
-        handle = cls.__dict__.get(_KEY)
-        if handle is None or name.startswith("__"):
-            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
-        return handle.peer.ask("get", -handle.key, (name,))
-
-
-class RemoteObject(metaclass=_RemoteClass):
-    """An object that lives on the other side."""
-
-    @staticmethod
-    def _stand_in(cls: type, peer: Peer, key: int) -> Any:
-        made: Any = object.__new__(cls)
-        object.__setattr__(made, _KEY, _Handle(peer, key))
-        return made
-
-    def __getattr__(self, name: str) -> Any:
-        return _get_attribute(self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        handle = self.__dict__[_KEY]
-        handle.peer.ask("set", -handle.key, (name, value))
-
-    def __delattr__(self, name: str) -> None:
-        handle = self.__dict__[_KEY]
-        handle.peer.ask("delete", -handle.key, (name,))
-
-    def __copy__(self) -> Any:
-        handle = self.__dict__[_KEY]
-        return handle.peer.ask("__copy__", -handle.key)
-
-    def __deepcopy__(self, _memo: Any) -> Any:
-        handle = self.__dict__[_KEY]
-        return handle.peer.ask("__deepcopy__", -handle.key)
-
-
-class RemoteModule(nn.Module, metaclass=_RemoteClass):
-    """A module that lives on the other side, with its parameters, buffers and parts in step with it."""
-
-    @staticmethod
-    def _stand_in(cls: Any, peer: Peer, key: int) -> Any:
-        made = object.__new__(cls)
-        nn.Module.__init__(made)
-        object.__setattr__(made, _KEY, _Handle(peer, key))
-        return made
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        handle = self.__dict__[_KEY]
-        return handle.peer.ask("call", -handle.key, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        for part in ("_parameters", "_buffers", "_modules"):
-            found = self.__dict__.get(part)
-            if found is not None and name in found:
-                return found[name]
-        return _get_attribute(self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        local = name in self._parameters or name in self._buffers or name in self._modules
-        if local or name.startswith("_") or name == "training" or isinstance(value, nn.Parameter | nn.Module):
-            nn.Module.__setattr__(self, name, value)
-        else:
-            handle = self.__dict__[_KEY]
-            handle.peer.ask("set", -handle.key, (name, value))
-
-    def __delattr__(self, name: str) -> None:
-        if name in self._parameters or name in self._buffers or name in self._modules:
-            nn.Module.__delattr__(self, name)
-        else:
-            handle = self.__dict__[_KEY]
-            handle.peer.ask("delete", -handle.key, (name,))
-
-    def __deepcopy__(self, _memo: Any) -> Any:
-        handle = self.__dict__[_KEY]
-        return handle.peer.ask("__deepcopy__", -handle.key)
-
-
-def _get_attribute(stand_in: Any, name: str) -> Any:
-    handle = stand_in.__dict__.get(_KEY)
-    if handle is None or name.startswith("__"):
-        raise AttributeError(f"{type(stand_in).__name__!r} object has no attribute {name!r}")
-    return handle.peer.ask("get", -handle.key, (name,))
-
-
-def _describe_class(cls: type) -> Json:
-    """Name and special methods; of a module class the nearest class of `torch.nn` and the methods that it overrides."""
-    special = [
-        name
-        for name in [*_OPERATIONS, "__call__"]
-        if getattr(cls, name, None) is not None and getattr(cls, name) is not getattr(object, name, None)
-    ]
-    if not issubclass(cls, nn.Module):
-        return [_name(cls), special, None, [], signature_of(cls)]
-    base = next(c for c in cls.__mro__ if _torch_class(c.__name__) is c)
-    own = [c for c in cls.__mro__[: cls.__mro__.index(base)] if c is not RemoteModule]
-    names = {name for c in own for name in vars(c) if not name.startswith("_") and hasattr(nn.Module, name)}
-    return [_name(cls), [], base.__name__, sorted(names - {"forward", "training"}), signature_of(cls)]
-
-
-def _torch_class(name: str) -> type | None:
-    if name == "Module":
-        return nn.Module
-    found = getattr(nn, name, None)
-    return found if isinstance(found, type) and issubclass(found, nn.Module) else None
-
-
-def _name(value: Any) -> str:
-    name = getattr(value, "__name__", "")
-    return name[:200] if isinstance(name, str) else ""
-
-
-def _stand_in_class(peer: Peer, key: int, description: Json) -> type:
-    if not (isinstance(description, list) and len(description) == 5):
-        raise WireError("a class without a description")
-    name, special, base, overridden, signature = description
-    if not (isinstance(name, str) and isinstance(special, list) and isinstance(overridden, list)):
-        raise WireError("an odd class")
-    body: dict[str, Any] = {_KEY: _Handle(peer, key), "__module__": "__answer__", "__doc__": None}
-    for method in special:
-        if method not in _OPERATIONS and method != "__call__":
-            raise WireError("an unknown special method")
-        if method not in ("__copy__", "__deepcopy__"):
-            body[method] = _special("call" if method == "__call__" else method)
-    if "__eq__" in body and "__hash__" not in body:
-        body["__hash__"] = None
-    bases: tuple[type, ...] = (RemoteObject,)
-    if base is not None:
-        torch_class = _torch_class(base) if isinstance(base, str) else None
-        if torch_class is None:
-            raise WireError("a module of an unknown class")
-        bases = (RemoteModule,) if torch_class is nn.Module else (RemoteModule, torch_class)
-        for method in overridden:
-            if not (isinstance(method, str) and hasattr(nn.Module, method) and not method.startswith("_")):
-                raise WireError("an unknown method")
-            body[method] = _method(method)
-    try:
-        cls = _RemoteClass(wire.clean_text(name[:200]).replace("\0", ""), bases, body)
-    except (TypeError, ValueError):
-        raise WireError("an odd class") from None
-    _sign(cls, signature)
-    return cls
-
-
-def _special(operation: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        handle = self.__dict__[_KEY]
-        if operation == "__exit__":
-            args = ()
-        return handle.peer.ask(operation, -handle.key, args, kwargs)
-
-    return method
-
-
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        handle = self.__dict__[_KEY]
-        return handle.peer.ask("method", -handle.key, (name, *args), kwargs)
-
-    method.__name__ = name
-    return method
 
 
 # ------------------------------------------------------------------------------------------------------- small parts

@@ -9,6 +9,7 @@ system calls) before it reads the answer.
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import io
 import json
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from grader.sandbox import landlock, syscalls
-from grader.sandbox.limits import Limits
+from grader.sandbox.limits import LIMIT, Limits
 from grader.sandbox.wire import Channel, ConnectionLost, Json
 
 _WARM = (
@@ -268,6 +269,17 @@ class _Output(io.TextIOBase):
         return text
 
 
+def _limit(error: BaseException) -> str:
+    """Which limit of the process an exception speaks of, if any."""
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
+        return "memory"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "threads"
+    if isinstance(error, OSError):
+        return {errno.EFBIG: "file", errno.ENOSPC: "file", errno.EAGAIN: "processes"}.get(error.errno or 0, "")
+    return ""
+
+
 def _play(channel: Channel) -> int:
     import random
 
@@ -342,8 +354,9 @@ def _play(channel: Channel) -> int:
 
         def _told(self, error: BaseException) -> Json:
             told = super()._told(error)
-            if isinstance(error, RuntimeError) and "can't allocate memory" in told[1]:
-                told[0] = "MemoryError"
+            limit = _limit(error)
+            if limit:
+                told[0] = f"{LIMIT}{limit}"
             return told
 
         def _tells(self, error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from grader.lesson import Cell
 from grader.sandbox import wire
 from grader.sandbox.box import Box, BoxError, sandbox_available
-from grader.sandbox.limits import Limits
+from grader.sandbox.limits import LIMIT, Limits
 from grader.sandbox.peer import Peer
 from grader.sandbox.wire import Channel, ConnectionLost, Json
 from grader.submission import (
@@ -223,8 +223,6 @@ class _JudgePeer(Peer):
                 self._lose(self._cause(error))
             assert self.lost is not None
             raise _again(self.lost) from None
-        except MemoryError as error:
-            raise AnswerCrashed(self._memory()) from error
 
     def interrupted(self, error: BaseException) -> None:
         if isinstance(error, ConnectionLost) or self.lost is not None:
@@ -242,28 +240,21 @@ class _JudgePeer(Peer):
         limits = self._sandbox.limits
         fate = self._sandbox.box.end(self._number)
         limit, number = fate.get("limit"), fate.get("signal")
-        if limit == "output":
-            return AnswerCrashed(f"output: more than {_size(limits.output)} printed")
-        if limit == "threads":
-            return AnswerCrashed(f"processes: more than {limits.threads} threads")
-        if limit == "files":
-            return AnswerCrashed(f"files: more than {limits.files} files")
+        if isinstance(limit, str) and limit:
+            return AnswerCrashed(limits.said(limit))
         if number == signal.SIGXCPU:
-            return AnswerTimeout(f"timeout: more than {limits.cpu_seconds} s of processor time")
+            return AnswerTimeout(limits.said("cpu"))
         if isinstance(error, wire.Late):
-            return AnswerTimeout(f"timeout: no answer within {limits.seconds:g} s")
+            return AnswerTimeout(limits.said("time"))
         if isinstance(error, wire.WireError):
             return AnswerCrashed(f"crashed: what the answer sent cannot be read ({error})")
         if number == signal.SIGKILL:
-            return AnswerCrashed(self._memory())
+            return AnswerCrashed(limits.said("memory"))
         if type(number) is int:
             return AnswerCrashed(f"crashed: killed by signal {number}{_signal_name(number)}")
         if type(fate.get("exit")) is int:
             return AnswerCrashed(f"crashed: exit code {fate['exit']}")
         return AnswerCrashed("crashed: the sandbox itself was ended")
-
-    def _memory(self) -> str:
-        return f"memory: more than {_size(self._sandbox.limits.memory)}"
 
     def end(self) -> None:
         """Close the connection and end the process."""
@@ -274,6 +265,11 @@ class _JudgePeer(Peer):
 
     def _tells(self, error: BaseException) -> bool:
         return super()._tells(error) and not isinstance(error, AnswerLost)
+
+    def _rebuilt(self, error: Json) -> BaseException:
+        if isinstance(error, list) and error and isinstance(error[0], str) and error[0].startswith(LIMIT):
+            return AnswerCrashed(self._sandbox.limits.said(error[0].removeprefix(LIMIT)[:20]))
+        return super()._rebuilt(error)
 
     def exception_kind(self, name: str) -> type[BaseException] | None:
         return _KINDS.get(name) or super().exception_kind(name)
@@ -293,10 +289,6 @@ def _plain(cell: Cell) -> list[Any]:
 def _again(lost: AnswerLost) -> AnswerLost:
     """A fresh exception of the same kind and words: one that was raised before carries its traceback."""
     return type(lost)(*lost.args)
-
-
-def _size(count: float) -> str:
-    return f"{count / (1 << 20):.0f} MB"
 
 
 def _signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""A seccomp filter: system calls that no answer needs fail with "Operation not permitted".
+"""A seccomp filter: system calls that no answer needs fail.
 
 It closes what files and namespaces do not: starting processes, tracing, memory that outlives a process or escapes its
 limits (System V segments, memfd), io_uring, new namespaces, sockets, other processes' signals, limits and priorities.
@@ -23,8 +23,8 @@ _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """Machine: its audit number, and its column in the table."""
 
 _DENIED: dict[str, tuple[int | None, int | None]] = {
-    # processes, programs
-    "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281),
+    # programs
+    "execve": (59, 221), "execveat": (322, 281),
     # other processes
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "tkill": (200, 130),
@@ -52,6 +52,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     # the network; a pair of connected sockets stays possible
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
 }  # fmt: skip
+_PROCESSES: tuple[tuple[int | None, int | None], ...] = ((57, None), (58, None))
+"""fork, vfork. They fail as when there are too many processes: "Resource temporarily unavailable"."""
 _CLONE, _CLONE3, _KILL_CALL, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (62, 129), (234, 131), (302, 261)
 
 
@@ -63,23 +65,24 @@ def supported() -> bool:
 def _program(pid: int) -> list[tuple[int, int, int, int]]:
     """The filter, as (code, jump if true, jump if false, operand); `pid` is the only one that may be signalled."""
     audit, column = _ARCHITECTURES[platform.machine()]
-    refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+    refuse, too_many = (_RETURN, 0, 0, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ERRNO | errno.EAGAIN)
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER), (_JUMP_GREATER_EQUAL, 0, 1, 0x40000000), refuse,
         (_JUMP_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),  # libc then takes clone
         (_JUMP_EQUAL, 0, 4, _CLONE[column]), (_LOAD, 0, 0, _FIRST), (_JUMP_SET, 0, 1, _CLONE_THREAD),
-        (_RETURN, 0, 0, _ALLOW), refuse,
+        (_RETURN, 0, 0, _ALLOW), too_many,
     ]  # fmt: skip
     for call, allowed in ((_KILL_CALL, pid), (_TGKILL, pid), (_PRLIMIT, 0)):
         program += [
             (_JUMP_EQUAL, 0, 4, call[column]), (_LOAD, 0, 0, _FIRST), (_JUMP_EQUAL, 0, 1, allowed),
             (_RETURN, 0, 0, _ALLOW), refuse,
         ]  # fmt: skip
-    for numbers in _DENIED.values():
-        number = numbers[column]
-        if number is not None:
-            program += [(_JUMP_EQUAL, 0, 1, number), refuse]
+    for table, answer in ((_PROCESSES, too_many), (_DENIED.values(), refuse)):
+        for numbers in table:
+            number = numbers[column]
+            if number is not None:
+                program += [(_JUMP_EQUAL, 0, 1, number), answer]
     return [*program, (_RETURN, 0, 0, _ALLOW)]
 
 

@@ -206,7 +206,8 @@ def extent(sizes: Sequence[int], strides: Sequence[int]) -> int:
 
 def content(tensor: Tensor) -> bytes:
     """The bytes that a strided CPU tensor touches, from its first to its last element."""
-    count = extent(tensor.shape, tensor.stride()) * tensor.element_size()
+    count = tensor.numel() if tensor.is_contiguous() else extent(tensor.shape, tensor.stride())
+    count *= tensor.element_size()
     return ctypes.string_at(tensor.data_ptr(), count) if count else b""
 
 
@@ -262,10 +263,12 @@ class Packer:
 
     def _shared_storages(self) -> dict[int, tuple[int, int]]:
         """Storages that several tensors view, with the bytes from the first to the last that they touch."""
+        pointers = [tensor.untyped_storage().data_ptr() for tensor in self.tensors]
+        if len(set(pointers)) == len(pointers):
+            return {}
         spans: dict[int, list[tuple[int, int]]] = {}
-        for tensor in self.tensors:
+        for tensor, pointer in zip(self.tensors, pointers, strict=True):
             if tensor.numel():
-                pointer = tensor.untyped_storage().data_ptr()
                 low = tensor.data_ptr() - pointer
                 spans.setdefault(pointer, []).append(
                     (low, low + extent(tensor.shape, tensor.stride()) * tensor.element_size())
@@ -340,6 +343,7 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
     _require(starts[-1] == len(payload), "the payload is not as long as its blobs")
     stored: dict[int, Tensor] = {}
     tensors, total = [], 0
+    address = ctypes.cast(ctypes.c_char_p(payload), ctypes.c_void_p).value or 0
     for row in rows:
         _require(isinstance(row, list) and len(row) == 8, "a tensor's row is not complete")
         blob, name, offset, sizes, strides, flags, key, grad = row
@@ -348,8 +352,8 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
         _require(key >= 0 and flags >= 0 and grad < len(rows), "a tensor's row is out of range")
         dtype = DTYPES[name]
         sizes = _ints(sizes)
-        strides = _default_strides(sizes) if strides is None else _ints(strides)
-        _require(len(strides) == len(sizes), "sizes and strides do not match")
+        if strides is not None:
+            _require(len(_ints(strides)) == len(sizes), "sizes and strides do not match")
         count = 1
         for n in sizes:
             count *= n
@@ -357,7 +361,11 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
         total += count
         _require(total <= 2 * MAX_ELEMENTS, "too many elements in one frame")
         with torch.no_grad():
-            tensor = _one(blob, dtype, offset, sizes, strides, flags, stored, lengths, starts, payload)
+            if strides is None and offset == 0 and 0 <= blob < len(lengths) and count * dtype.itemsize == lengths[blob]:
+                tensor = _whole(dtype, sizes, address + starts[blob], lengths[blob])
+            else:
+                strides = _default_strides(sizes) if strides is None else strides
+                tensor = _one(blob, dtype, offset, sizes, strides, flags, stored, lengths, starts, address)
             if flags & PARAMETER:
                 tensor = torch.nn.Parameter(tensor, requires_grad=False)
         if flags & GRAD:
@@ -368,10 +376,18 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
     return Unpacked(tensors, rows, [tensors[row[7]] if row[7] >= 0 else None for row in rows])
 
 
+def _whole(dtype: torch.dtype, sizes: list[int], address: int, size: int) -> Tensor:
+    """A contiguous tensor of the bytes at an address."""
+    tensor = torch.empty(sizes, dtype=dtype)
+    ctypes.memmove(tensor.data_ptr(), address, size)
+    return tensor.view(torch.uint8).ne(0) if dtype is torch.bool else tensor
+
+
 def _one(
     blob: int, dtype: torch.dtype, offset: int, sizes: list[int], strides: list[int], flags: int,
-    stored: dict[int, Tensor], lengths: list[int], starts: list[int], payload: bytes,
+    stored: dict[int, Tensor], lengths: list[int], starts: list[int], address: int,
 ) -> Tensor:  # fmt: skip
+    """A tensor that is a view, or packed, or shares its blob. `address` is where the payload begins."""
     if 0 in sizes:
         return torch.empty_strided(sizes, [min(s, MAX_ELEMENTS) for s in strides], dtype=dtype)
     item, span = dtype.itemsize, extent(sizes, strides)
@@ -382,15 +398,12 @@ def _one(
             count *= n
         _require(lengths[blob] == count * item and offset == 0, "a tensor is not as long as its blob")
         _require(span * item <= MAX_PAYLOAD, "a tensor spread too wide")
-        packed = torch.empty(sizes, dtype=dtype)
-        ctypes.memmove(packed.data_ptr(), payload[starts[blob] : starts[blob + 1]], count * item)
-        if dtype is torch.bool:
-            packed = packed.view(torch.uint8).ne(0)
+        packed = _whole(dtype, sizes, address + starts[blob], count * item)
         return torch.zeros(span, dtype=dtype).as_strided(sizes, strides).copy_(packed)
     _require((offset + span) * item <= lengths[blob], "a tensor reaches beyond its blob")
     if blob not in stored:
         stored[blob] = torch.empty(lengths[blob], dtype=torch.uint8)
-        ctypes.memmove(stored[blob].data_ptr(), payload[starts[blob] : starts[blob + 1]], lengths[blob])
+        ctypes.memmove(stored[blob].data_ptr(), address + starts[blob], lengths[blob])
     if dtype is torch.bool:  # a byte that is neither 0 nor 1 compares oddly
         bytes_ = stored[blob][offset : offset + span]
         bytes_.copy_(bytes_.ne(0))
