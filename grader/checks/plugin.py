@@ -66,6 +66,11 @@ class CheckPlugin:
         return self._contestants[contestant].answer(_exercise(request.node))
 
     @pytest.fixture
+    def beside(self, contestant: int) -> Callable[[str], Any]:
+        """`beside("decode_step")`: another exercise's answer from the same hand, which alone can read what it made."""
+        return self._contestants[contestant].answer
+
+    @pytest.fixture
     def reference(self) -> References:
         """The reference solutions of the lesson, by attribute. Hidden checks only: a student's kit has none."""
         if self._reference is None:
@@ -97,7 +102,7 @@ class CheckPlugin:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         torch.manual_seed(self._seed_of(item))
-        with deadline(self._limit):
+        with deadline(self._limit), torch.enable_grad():  # an answer may have left gradients switched off
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -152,7 +157,7 @@ class CheckPlugin:
                 wanted["draw"] = Draw(seed)
             torch.manual_seed(seed)
             try:
-                with deadline(self._limit):
+                with deadline(self._limit), torch.enable_grad():
                     function(**wanted)  # type: ignore[misc]
             except (Exception, AnswerLost) as error:
                 return error

@@ -21,20 +21,12 @@ from grader.checks.assertions import (
     raises,
     require,
 )
-from grader.checks.plugin import CheckPlugin
 from grader.checks.public.test_lesson_08 import CountingModel, ToyModel, in_pieces, pair
 
 SIZES = [(1, 1, 1, 1, 1), (1, 1, 2, 1, 1), (2, 1, 2, 2, 1), (1, 2, 3, 2, 3), (2, 3, 5, 7, 4), (4, 4, 4, 4, 4)]
 """(B, H, T, d_k, d_v), from the smallest up."""
 
 AXES = ("new position", "feature")
-
-
-@pytest.fixture(autouse=True)
-def gradients_on():
-    """An answer that leaves gradients switched off must not spoil the checks after it."""
-    with torch.enable_grad():
-        yield
 
 
 def cuts(length):
@@ -807,10 +799,9 @@ class TestDecodeStep:
 
 
 @pytest.fixture
-def decode_step(request, contestant):
+def decode_step(beside):
     """The decode_step of the same answer: only it can read the cache that its prefill returns."""
-    (plugin,) = (p for p in request.config.pluginmanager.get_plugins() if isinstance(p, CheckPlugin))
-    return plugin._contestants[contestant].answer("decode_step")
+    return beside("decode_step")
 
 
 def padded_batch(draw, lengths, pad, high=11):

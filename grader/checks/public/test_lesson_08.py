@@ -18,13 +18,6 @@ from grader.checks.assertions import (
 )
 
 
-@pytest.fixture(autouse=True)
-def gradients_on():
-    """An answer that leaves gradients switched off must not spoil the checks after it."""
-    with torch.enable_grad():
-        yield
-
-
 class ToyBlock:
     """One block of a `ToyModel`: tanh instead of norms, and no FFN."""
 
