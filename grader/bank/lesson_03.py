@@ -1238,7 +1238,7 @@ def saturation_sweep(dims, n_keys, generator):
         exercise="qk_norm_attention",
         name="ignores_tau",
         replace={"cosines / tau": "cosines"},
-        slip="tau is not used.",
+        slip="tau is not used: the cosines are divided by it before the softmax.",
     ),
     Mutant(
         exercise="qk_norm_attention",
