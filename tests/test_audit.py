@@ -42,7 +42,7 @@ def test_every_entry_belongs_to_an_exercise_and_every_slip_is_a_sentence() -> No
         for entry in bank.entries(lesson.id):
             assert entry.exercise in names, f"{lesson.id}: {entry.exercise}/{entry.name}"
             if isinstance(entry, Mutant):
-                assert len(entry.slip) > 20 and entry.slip.rstrip().endswith((".", "?", ")")), (
+                assert len(entry.slip) > 15 and entry.slip.rstrip().endswith((".", "?", ")")), (
                     f"{entry.name}: {entry.slip!r}"
                 )
 
