@@ -312,7 +312,7 @@ class Peer:
             raise WireError("odd changes of arguments")
         tensors, containers, generators = mutations
         arrays = dict(sent.encoder.arrays)
-        originals = sent.encoder.packer.tensors
+        originals = sent.encoder.packer.originals
         for change in tensors:
             index, new, grad = _three(change)
             original = _at(originals, index)
@@ -340,6 +340,7 @@ class Peer:
             raise WireError("an odd exception")
         name, message, place, key = error
         if type(key) is int and key and key in self._raised:
+            self.place(self._raised[key], place)
             return self._raised[key]
         message = wire.clean_text(message[:MAX_MESSAGE])
         kind = self.exception_kind(name)
@@ -436,8 +437,7 @@ class Peer:
             if key and tensor.requires_grad and not flags & wire.SHARED:
                 self._note_leaf(-key, tensor)
                 if flags & wire.INNER:
-                    with torch.enable_grad():
-                        tensor = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+                    tensor = _inner(tensor)
                 elif grad is not None:
                     _set_grad(tensor, grad)
             seen.append(tensor)
@@ -511,7 +511,7 @@ class Peer:
         hidden = AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
         if name.startswith("_") or isinstance(target, (*_FUNCTIONS, *_INSIDES)):
             raise hidden
-        if isinstance(target, nn.Module) and hasattr(nn.Module, name):
+        if isinstance(target, nn.Module) and hasattr(nn.Module, name) and name != "extra_repr":
             raise hidden
         value = getattr(target, name)
         if isinstance(value, _INSIDES):
@@ -656,7 +656,7 @@ class Peer:
                     flags |= wire.INNER
                 elif value.grad is not None:
                     grad = packer.add(wire.plain(value.grad.detach()))
-            memo[id(tensor)] = packer.add(value, flags, key, grad)
+            memo[id(tensor)] = packer.add(value, flags, key, grad, tensor)
             return ["T", memo[id(tensor)]]
 
         return write
@@ -760,7 +760,7 @@ class Peer:
                 return self._tensor_of(-key)
             if tag == "A" and sent is not None:
                 arrays = dict(sent.encoder.arrays)
-                return arrays[key] if key in arrays else _at(sent.encoder.packer.tensors, key)
+                return arrays[key] if key in arrays else _at(sent.encoder.packer.originals, key)
             if tag == "B" and sent is not None:
                 return _at(sent.encoder.containers, key)
             if tag == "O":
@@ -1036,6 +1036,15 @@ def _overwrite(original: Tensor, value: Tensor, requires_grad: bool) -> None:
             original.requires_grad_(requires_grad)
     except RuntimeError:
         pass  # an expanded or inference tensor: code in this process could not have written it either
+
+
+def _inner(leaf: Tensor) -> Tensor:
+    """A tensor with the leaf's content and strides that is not a leaf."""
+    with torch.enable_grad():
+        copied = leaf.clone()
+        if copied.stride() != leaf.stride():
+            copied = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).copy_(leaf)
+    return copied
 
 
 def _set_grad(tensor: Tensor, grad: Tensor | None) -> None:

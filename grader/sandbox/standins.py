@@ -166,6 +166,10 @@ class RemoteModule(nn.Module, metaclass=_RemoteClass):
         handle = self.__dict__[KEY]
         return handle.peer.ask("call", -handle.key, args, kwargs)
 
+    def extra_repr(self) -> str:
+        handle = self.__dict__[KEY]
+        return str(handle.peer.ask("method", -handle.key, ("extra_repr",)))
+
     def __getattr__(self, name: str) -> Any:
         for part in ("_parameters", "_buffers", "_modules"):
             found = self.__dict__.get(part)

@@ -216,10 +216,12 @@ class Packer:
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
+        self.originals: list[Tensor] = []
+        """The caller's own tensors, where `plain` had to make another."""
         self.marks: list[tuple[int, int, int]] = []
         """For each tensor its flags, its key (0: none), and the index of its `.grad` (-1: none)."""
 
-    def add(self, tensor: Tensor, flags: int = 0, key: int = 0, grad: int = -1) -> int:
+    def add(self, tensor: Tensor, flags: int = 0, key: int = 0, grad: int = -1, original: Tensor | None = None) -> int:
         """Take a tensor (already `plain`); returns its index.
 
         Raises:
@@ -228,6 +230,7 @@ class Packer:
         if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.dtype not in _NAMES:
             raise Uncrossable(f"a tensor on {tensor.device} of {tensor.dtype} and {tensor.layout} cannot be sent")
         self.tensors.append(tensor)
+        self.originals.append(tensor if original is None else original)
         self.marks.append((flags, key, grad))
         return len(self.tensors) - 1
 
@@ -243,7 +246,7 @@ class Packer:
                 rows.append([-1, name, 0, sizes, list(tensor.stride()), flags, key, grad])
                 continue
             item = tensor.element_size()
-            strides = None if tensor.is_contiguous() else list(tensor.stride())
+            strides = None if tensor.is_contiguous() and 1 not in sizes else list(tensor.stride())
             pointer = tensor.untyped_storage().data_ptr()
             if pointer in shared:
                 low, high = shared[pointer]
@@ -586,7 +589,7 @@ class Decoder:
             return self._resolve(tag, rest)
         try:
             return reader(self, rest, depth + 1)
-        except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, RuntimeError, OverflowError, AttributeError) as error:
             raise WireError(f"a value that cannot be: {type(error).__name__}") from None
 
     def tensor(self, index: Json) -> Tensor:
