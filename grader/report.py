@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -165,35 +166,54 @@ def headline(exercise: ExerciseResult) -> str:
     }[exercise.status]
 
 
-def as_text(report: Report, *, every_check: bool = True, width: int = 100) -> str:
-    """Plain text: a headline an exercise, then its checks, failed ones with their messages."""
-    import textwrap
+AS_ABOVE = "as above"
+"""Stands for a message that an earlier check of the exercise has given word for word."""
 
-    out = []
-    for exercise in report.exercises:
-        out.append(headline(exercise))
-        if exercise.note:
-            out.append(textwrap.fill(exercise.note, width, initial_indent="  ", subsequent_indent="  "))
-        for check in exercise.checks:
-            if exercise.status == "missing" or (check.passed and not every_check):
-                continue
-            out.append(f"  {'ok  ' if check.passed else 'FAIL'} {check.kind:<10} {check.title}")
-            if not check.passed:
-                indent = " " * 18
-                for message in (check.message, f"Likely slip: {check.slip}" if check.slip else ""):
-                    for line in message.split("\n") if message else ():
-                        out.append(textwrap.fill(line, width, initial_indent=indent, subsequent_indent=indent))
-                if check.picture:
-                    out.append(textwrap.indent(check.picture.text(), indent))
+
+def _messages(checks: Sequence[CheckResult]) -> list[str]:
+    """The checks' messages, with a repeated one said once."""
+    seen: set[str] = set()
+    said = []
+    for check in checks:
+        said.append(AS_ABOVE if check.message in seen else check.message)
+        if check.message:
+            seen.add(check.message)
+    return said
+
+
+def as_text(report: Report, *, width: int = 100) -> str:
+    """Plain text: a headline an exercise, then its checks, failed ones with their messages."""
+    out = [_exercise_text(exercise, width) for exercise in report.exercises]
     if report.printed:
-        out.append("printed while checking:")
-        out.append(textwrap.indent(report.printed, "  | "))
+        out += ["printed while checking:", textwrap.indent(report.printed, "  | ")]
     if len(report.exercises) > 1:
         done = sum(exercise.passed for exercise in report.exercises)
         out.append(
             f"{report.lesson}: {done} of {len(report.exercises)} exercises passed, "
             f"{plain(report.score)} of {plain(report.max_score)} points"
         )
+    return "\n".join(out)
+
+
+def _exercise_text(exercise: ExerciseResult, width: int) -> str:
+    def fill(text: str, indent: int) -> list[str]:
+        space = " " * indent
+        return [textwrap.fill(line, width, initial_indent=space, subsequent_indent=space) for line in text.split("\n")]
+
+    out = [headline(exercise)]
+    if exercise.note:
+        out += fill(exercise.note, 2)
+    for check, message in zip(exercise.checks, _messages(exercise.checks), strict=True):
+        if exercise.status == "missing":
+            continue
+        out.append(f"  {'ok  ' if check.passed else 'FAIL'} {check.kind:<10} {check.title}")
+        if check.passed:
+            continue
+        out += fill(message, 18)
+        if check.slip:
+            out += fill(f"Likely slip: {check.slip}", 18)
+        if check.picture:
+            out.append(textwrap.indent(check.picture.text(), " " * 18))
     return "\n".join(out)
 
 
@@ -222,9 +242,9 @@ def _exercise_html(exercise: ExerciseResult) -> str:
 
 def _checks_html(checks: Sequence[CheckResult]) -> str:
     rows = []
-    for check in checks:
+    for check, said in zip(checks, _messages(checks), strict=True):
         verdict, colour = ("ok", "#0072b2") if check.passed else ("failed", "#b34700")
-        message = html.escape(check.message).replace("\n", "<br>")
+        message = html.escape(said).replace("\n", "<br>")
         if check.slip:
             message += f'<div style="margin-top:4px"><b>Likely slip:</b> {html.escape(check.slip)}</div>'
         if check.picture:
