@@ -30,7 +30,7 @@
 # lesson follows. It is a statement about *waiting*, not about the amount of work: you will count both, measure both,
 # and see that they disagree.
 #
-# You will write nine short functions. You need PyTorch tensors and matrix products, and nothing about Transformers.
+# You will write eight short functions. You need PyTorch tensors and matrix products, and nothing about Transformers.
 
 # %%
 import math
@@ -186,10 +186,10 @@ torch.set_num_threads(1)  # one core, so that the times below speak of the layer
 
 
 def best_time(f: Callable[[], object], budget: float = 0.03) -> float:
-    """Seconds of the quickest call of f within a small budget (at least one call after a warm-up call)."""
+    """Seconds of the quickest call of f within a small budget (at least three calls after a warm-up call)."""
     f()
     times, end = [], time.perf_counter() + budget
-    while not times or time.perf_counter() < end:
+    while len(times) < 3 or time.perf_counter() < end:
         start = time.perf_counter()
         f()
         times.append(time.perf_counter() - start)
@@ -869,13 +869,13 @@ for d_now in widths:
 # product of one row with a matrix is too small to keep even one core busy (last column of the table). Prediction
 # **a** fails at the other end: the square grows until it outweighs that cost. At $d = 64$ you will most likely find
 # **c**, and at the longest length the LSTM ahead of everything, although it has four times the FLOPs of the RNN:
-# PyTorch runs its steps in one fused kernel, and those of the RNN one by one. If your machine says otherwise, believe
-# your machine.
+# on a CPU PyTorch runs its steps in one fused kernel (oneDNN), and those of the RNN one by one. If your machine says
+# otherwise, believe your machine.
 #
-# So "how many times faster" is not one number; the ratios printed above already range over an order of magnitude, and
-# at the longest lengths some lie below 1. A ratio of 10 to 100 is possible: on a GPU with thousands of arithmetic
-# units and a small batch, a chain of $T$ launches leaves nearly all of them idle. It does not follow from the
-# algorithm. An honest statement names $T$, $d$, $B$, the kernel and the machine. And by FLOPs alone the LSTM's
+# So "how many times faster" is not one number: the ratios printed above differ widely between sizes, and a ratio below
+# 1 means that the recurrent layer was the quicker one. A ratio of 10 to 100 is possible: on a GPU with thousands of
+# arithmetic units and a small batch, a chain of $T$ launches leaves nearly all of them idle. It does not follow from
+# the algorithm. An honest statement names $T$, $d$, $B$, the kernel and the machine. And by FLOPs alone the LSTM's
 # $16 B T d^2$ equals attention's $8 B T d^2 + 4 B T^2 d$ at $T = 2d$: the same crossover again.
 
 # %% [markdown] claims="001.s6-c 001.s6-d 001.s6-e 001.s8-c"
