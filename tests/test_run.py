@@ -85,7 +85,8 @@ class Copy:
         (self.elsewhere / "grader.py").write_text("raise ImportError('the working directory was used')")
         drop = ("PIP_", "PYTHON", "JUPYTER", "VIRTUAL_ENV")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(drop) and not k.lower().endswith("_proxy")}
-        self.env |= {"PYTHONPATH": str(hostile), "PIP_USER": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0"}
+        self.env |= {"PYTHONPATH": str(hostile), "PIP_USER": "1", "PIP_CONFIG_FILE": os.devnull}
+        self.env |= {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "100"}
         self.settled = self.require("tell", "jupyterlab", "pytest")
 
     def require(self, *wheels: str) -> str:
