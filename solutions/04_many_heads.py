@@ -644,7 +644,8 @@ for seed, ax in enumerate(axes):
     for h, j in torch.cartesian_prod(torch.arange(4), torch.arange(3)).tolist():
         ax.text(j, h, f"{loss[h, j]:.2f}", ha="center", va="center", color="white" if loss[h, j] < 0.5 else "black")
     ax.set_xticks(range(3), JOBS)
-    ax.set(xlabel="job", title=f"seed {seed} (all heads: {before.min():.0%} or more)")
+    ax.set(xlabel="job", title=f"seed {seed}")
+    print(f"seed {seed}, all four heads on:", *(f"{job}: {a:.1%}" for job, a in zip(JOBS, before)), sep="  ")
 axes[0].set(ylabel="head switched off", yticks=range(4))
 fig.colorbar(image, ax=axes, label="accuracy lost (share of answers)")
 fig.suptitle("Does head 0 always do the same job?")
@@ -690,7 +691,8 @@ fig.suptitle("How many of eight heads do three jobs need?")
 plt.show()
 
 # %% [markdown]
-# Left: alone, hardly any head costs much. Right: that does not mean that they can all go. **(b)**: the first ones are
+# Left: alone, most heads cost little; here and there one holds a job by itself. Right: that does not mean that they can
+# all go. **(b)**: the first ones are
 # free, and each of the last ones takes a large part of a job with it. When two heads share a job, removing either
 # costs little, removing both costs the job; so the importances of single heads do not add up (**a**). And a layer that
 # works with all its heads on may well be redundant (**c**): Michel et al. 2019, *Are Sixteen Heads Really Better than
