@@ -1,7 +1,10 @@
-"""The first step of autograding: only the answers of a submission are carried into the released notebook."""
+"""The first step of autograding: only what a student wrote is carried into the released notebook."""
 
 from __future__ import annotations
 
+import copy
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,21 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-from grader.splice import splice
+from grader.splice import Json, source_of, splice
+
+OWN = "own"
+"""The role of a cell that the student added, in a spliced notebook."""
+
+MAX_CELLS = 2_000
+"""A submission with more cells than this is refused: a lesson has some sixty."""
+
+
+class RefusedSubmission(Exception):
+    """A submission that is not graded at all: one sentence that says why and what to do."""
 
 
 class Splice(NbGraderPreprocessor):
-    """Start from the released notebook and carry over what the student wrote into its answer cells.
+    """Start from the released notebook and carry over what the student wrote: answers, own cells, edited given code.
 
     Cells that were deleted, copied, moved or given other metadata then do no harm: stock nbgrader stops at the first
     copied grade cell. A notebook without a release (never generated) passes through unchanged.
@@ -22,22 +35,133 @@ class Splice(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         names: dict[str, Any] = resources["nbgrader"]
-        path = Path(self._folder(names["assignment"])) / f"{names['notebook']}.ipynb"
+        refuse_links(Path(self._folder("submitted", names.get("student", "."), names["assignment"])))
+        path = Path(self._folder("release", ".", names["assignment"])) / f"{names['notebook']}.ipynb"
         if not path.exists():
             self.log.warning("%s is not there: the submission is taken as it is", path)
             return nb, resources
-        released = nbformat.read(path, as_version=4)
-        return nbformat.from_dict(splice(released, nb)), resources
+        released = read_released(path.read_text(encoding="utf-8"))
+        return nbformat.from_dict(carry_over(released, nb)), resources
 
-    def _folder(self, assignment: str) -> str:
+    def _folder(self, step: str, student: str, assignment: str) -> str:
         from nbgrader.coursedir import CourseDirectory
 
         course = CourseDirectory(config=self.config)
-        return str(course.format_path(course.release_directory, ".", assignment))
+        return str(course.format_path(getattr(course, f"{step}_directory"), student, assignment))
+
+
+def read_released(text: str) -> Json:
+    """A released notebook from its file, sources in one piece."""
+    notebook: Json = json.loads(text)
+    for cell in notebook["cells"]:
+        cell["source"] = source_of(cell)
+    return notebook
+
+
+def refuse_links(folder: Path) -> None:
+    """A symbolic link or a device in a submission would bring the instructor's own files into the feedback.
+
+    Raises:
+        RefusedSubmission: naming the first.
+    """
+    if folder.is_symlink():
+        raise RefusedSubmission(f"{folder.name} is a symbolic link; ask for the files themselves")
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            kind = "a symbolic link" if path.is_symlink() else "not a regular file"
+            raise RefusedSubmission(f"{path.relative_to(folder)!s} is {kind}; ask for the files themselves")
+
+
+def carry_over(released: Json, submitted: Json) -> Json:
+    """The released notebook with what the student wrote.
+
+    Answers go into their cells; code and Markdown cells that the student added keep their places, without metadata and
+    under ids of ours; a given cell that the student edited (an import, say) stays as released, with the edited one
+    behind it.
+
+    Raises:
+        RefusedSubmission: when it is not a notebook.
+    """
+    answered = tidy(submitted)
+    known = {cell.get("id"): cell for cell in released["cells"]}
+    edited: dict[str, Json] = {}
+    for cell in answered["cells"]:
+        frame = known.get(cell["id"])
+        if frame is None or frame["metadata"].get("grader", {}).get("role") != "given":
+            continue
+        if cell["cell_type"] == "code" and source_of(cell) != source_of(frame):
+            edited.setdefault(cell["id"], cell)
+    result = splice(released, answered, keep_own_cells=True)
+    cells: list[Json] = []
+    for cell in result["cells"]:
+        cells.append(cell if cell.get("id") in known else {**cell, "metadata": {}})
+        if cell.get("id") in edited:
+            cells.append({**edited[cell["id"]], "metadata": {}})
+    number = 0
+    for place, cell in enumerate(cells):
+        if cell["metadata"] == {} and (cell.get("id") not in known or cell.get("id") in edited):
+            number += 1
+            cell = copy.deepcopy(cell)
+            cell["id"], cell["metadata"] = f"{OWN}-{number}", {"grader": {"role": OWN}}
+            cells[place] = cell
+    result["cells"] = cells
+    return result
+
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def tidy(notebook: Any) -> Json:
+    """A submitted notebook reduced to cells of the three known kinds with text in them, whatever else it holds.
+
+    Raises:
+        RefusedSubmission: when it is not a notebook of format 4, or has too many cells.
+    """
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        raise RefusedSubmission("it is not a notebook of format 4; open and save it in JupyterLab")
+    if len(cells) > MAX_CELLS:
+        raise RefusedSubmission(f"it has {len(cells)} cells, more than {MAX_CELLS}; ask for the lesson's own notebook")
+    out: list[Json] = []
+    for number, cell in enumerate(cells):
+        kind = cell.get("cell_type") if isinstance(cell, dict) else None
+        if kind not in ("code", "markdown", "raw"):
+            continue
+        source = cell.get("source", "")
+        if isinstance(source, list) and all(isinstance(line, str) for line in source):
+            source = "".join(source)
+        if not isinstance(source, str):
+            continue
+        name, metadata = cell.get("id"), cell.get("metadata")
+        kept: Json = {
+            "cell_type": kind,
+            "id": name if isinstance(name, str) and _ID.fullmatch(name) else f"unnamed-{number}",
+            "metadata": _tidy_metadata(metadata),
+            "source": source,
+        }
+        if kind == "code":
+            kept |= {"execution_count": None, "outputs": []}
+        elif isinstance(cell.get("attachments"), dict):
+            kept["attachments"] = cell["attachments"]
+        out.append(kept)
+    return {"cells": out, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _tidy_metadata(metadata: Any) -> Json:
+    """What splicing looks at: our own tag, and whether nbgrader's is there."""
+    out: Json = {}
+    if isinstance(metadata, dict):
+        tag = metadata.get("grader")
+        if isinstance(tag, dict):
+            out["grader"] = {k: v for k, v in tag.items() if k in ("role", "name") and isinstance(v, str)}
+        if metadata.get("nbgrader") is not None:
+            out["nbgrader"] = {}
+    return out
 
 
 SANITIZE = [
     "grader.classroom.splice.Splice",
+    "grader.classroom.sanitize.Sanitize",
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.DeduplicateIds",
     "nbgrader.preprocessors.OverwriteKernelspec",
