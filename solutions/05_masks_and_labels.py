@@ -592,6 +592,11 @@ check(to_torch_mha_mask)
 # 2. Logical not, entry by entry, into a new tensor. Stay with booleans: a float tensor would be *added* to the scores.
 # 3. The operator is `~`; methods whose name ends in an underscore would overwrite the caller's mask.
 
+# %% [markdown]
+# The way back is needed when you read somebody's code that was written for `nn.MultiheadAttention` and want to
+# combine its mask with one of yours: turn it round first, then use `&`. (Two masks in which `True` means
+# hidden are combined with `|` instead. Mixing the two conventions in one expression is how inverted masks are
+# born.)
 # %% solve="from_torch_mha_mask" points=1 difficulty=1 importance=3 minutes=2
 def from_torch_mha_mask(mask: Bool[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
     """Convert a mask of nn.MultiheadAttention to the meaning of this course.
@@ -615,7 +620,7 @@ check(from_torch_mha_mask)
 # 3. Again `~`, and again into a new boolean tensor.
 
 # %% [markdown]
-# The small matrix: both functions get the mask of query 0 sees key 0, query 1 sees both. To read off the
+# Now the small matrix. Both functions get the mask in which query 0 sees key 0 and query 1 sees both. To read off the
 # weights, `nn.MultiheadAttention` reports them, and `F.scaled_dot_product_attention` gets the identity as
 # values.
 # %% demo
@@ -638,7 +643,7 @@ print("nn.MultiheadAttention, mask converted:   ", (converted[0] > 0).int().toli
 #
 # One more thing to know about `nn.MultiheadAttention`: it accepts a mask of two dimensions `(T_q, T_k)`, or
 # of three, `(B * H, T_q, T_k)`. A `combined_mask` of shape `(B, 1, T, T)` gets there by
-# `.expand(B, H, T, T).flatten(0, 1)`. The padding mask goes in separately, as `key_padding_mask` of shape
+# `.expand(B, H, T, T).flatten(0, 1)`. A padding mask can also go in separately, as `key_padding_mask` of shape
 # `(B, T)`, again with True = hidden.
 
 # %% [markdown] claims="000.2.5-c 000.2.5-d 000.2.7-a 001.s4-p 002.s7-s"
