@@ -21,6 +21,7 @@ OURS = {"grader", "tests"}
 # Imported, yet not listed: it comes with a listed package, which must go on requiring it.
 COMES_WITH = {
     "ipython": "ipykernel",
+    "jinja2": "jupyterlab",
     "jupyter-client": "nbclient",
     "jupyter-core": "nbformat",
     "nbconvert": "nbgrader",
