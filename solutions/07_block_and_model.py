@@ -285,7 +285,8 @@ def feed_forward(
 
     x: (..., d_model) with any number of leading dimensions (also none).
     W1: (d_model, d_ff), b1: (d_ff,), W2: (d_ff, d_model), b2: (d_model,), in the dtype of x.
-    Returns the shape and dtype of x. Every position is treated by itself. x is not modified.
+    Returns the shape and dtype of x. Every position is treated by itself. x is not modified. Hidden values as large as
+    1000, of either sign, give no inf or nan, forward or backward.
     Source: Vaswani et al. (2017), eq. 2, with GELU in place of ReLU.
     """
     ### BEGIN SOLUTION
@@ -350,7 +351,8 @@ def swiglu(
 
     x: (..., d_model) with any number of leading dimensions (also none).
     Wg: (d_model, d_ff), Wu: (d_model, d_ff), Wd: (d_ff, d_model), in the dtype of x.
-    Returns the shape and dtype of x. Every position is treated by itself. x is not modified.
+    Returns the shape and dtype of x. Every position is treated by itself. x is not modified. Gates as large as 1000, of
+    either sign, give no inf or nan, forward or backward.
     Source: Shazeer (2020), eq. 6.
     """
     ### BEGIN SOLUTION
@@ -871,11 +873,12 @@ class DecoderBlock(nn.Module):
         up.weight    (d_ff, d_model)         nn.Linear without bias
         down.weight  (d_model, d_ff)         nn.Linear without bias
 
-    All keep PyTorch's default initialization. Buffers of your own are allowed, parameters are not.
+    All keep PyTorch's default initialization. Buffers of your own are allowed, more parameters are not.
 
     forward(x): x (B, T, d_model), any B and T from 1 on -> (B, T, d_model), in the dtype of x.
     Of each piece of qkv, head h takes the d_k = d_model / n_heads features from h d_k on. Scores are divided by sqrt(d_k).
-    Causal: position t sees positions 0 ... t, itself included. There are no positions, no dropout and no cache inside.
+    Causal whatever the weights: position t sees positions 0 ... t, itself included. There is no position encoding, no
+    dropout and no cache inside.
     F.scaled_dot_product_attention is allowed. x is not modified; one block takes inputs of changing length, and works
     after .double() too.
 
@@ -1064,14 +1067,14 @@ class TinyGPT(nn.Module):
         norm       nn.RMSNorm(d_model) with its default eps
         head       nn.Linear(d_model, vocab_size, bias=False), whose weight IS tokens.weight: one Parameter, not a copy
 
-    so that weights load by name ("tokens.weight", "blocks.0.qkv.weight", "norm.weight", ...). There are no other
-    parameters and no dropout.
+    so that weights load by name ("tokens.weight", "blocks.0.qkv.weight", "norm.weight", ...), and loading or training
+    tokens.weight changes the head with it. There are no other parameters and no dropout.
 
     Initialization: every matrix (both tables, and all linear maps of all blocks) is drawn from a normal distribution
     with mean 0 and standard deviation 0.02, from torch's global generator; the gains of the norms stay 1. The
     cross-entropy of the new model is therefore near ln(vocab_size).
 
-    forward(ids): ids (B, T), integers from 0 to vocab_size - 1 -> logits (B, T, vocab_size), before any softmax,
+    forward(ids): ids (B, T), int64 from 0 to vocab_size - 1 -> logits (B, T, vocab_size), before any softmax,
     in the dtype of the parameters. Causal: the logits at position t depend on ids[:, : t + 1] only.
     T may be anything from 1 to max_len; a longer input raises ValueError whose message contains T and max_len.
     ValueError also when n_heads does not divide d_model (DecoderBlock does that).
