@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("--exercise", metavar="NAME", help="only this exercise's cell")
         verb.set_defaults(run=_study)
 
+    _add_instructors_commands(commands)
+
     claims = commands.add_parser(
         "claims", help="which lesson and cell answers for each statement of the seed documents"
     )
@@ -90,6 +92,57 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--seeds", type=int, default=1, metavar="N", help="how many sets of random inputs (1)")
     audit.set_defaults(run=_audit)
     return parser
+
+
+def _add_instructors_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    isolation = {"choices": ["none", "sandbox"], "default": "", "help": "where answers run (the course's setting)"}
+    classroom = commands.add_parser("classroom", help="an instructor's course for nbgrader")
+    init = classroom.add_subparsers(dest="action", required=True, metavar="init").add_parser("init", help="make it")
+    init.add_argument("folder", type=Path, metavar="DIR")
+    init.add_argument("assignments", nargs="*", metavar="NAME=LESSONS", help="week1=01,02 (by default one a lesson)")
+    init.add_argument("--isolation", choices=["none", "sandbox"], default="sandbox", help="where answers run")
+    init.set_defaults(run=_classroom)
+
+    for name, what in (("grade", "a whole class in parallel"), ("regrade", "judge again; show what changed and why")):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("folder", type=Path, metavar="DIR", help="the course")
+        command.add_argument("assignment", nargs="?", default="", metavar="ASSIGNMENT", help="all by default")
+        command.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="worker processes (one a core)")
+        command.add_argument("--scheduler", default="", metavar="ADDRESS", help="judge on a dask.distributed cluster")
+        command.add_argument("--isolation", **isolation)  # type: ignore[arg-type]
+        command.set_defaults(run=_grade)
+
+    kit = commands.add_parser("kit", help="what students get: the course without solutions and hidden checks")
+    kit.add_argument("folder", type=Path, metavar="DIR")
+    kit.add_argument("lessons", nargs="*", metavar="LESSON", help="lesson ids or numbers (all by default)")
+    kit.set_defaults(run=_kit)
+
+
+def _classroom(options: argparse.Namespace) -> int:
+    from grader.classroom.commands import classroom_init
+
+    return classroom_init(options.folder, options.assignments, options.isolation)
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from grader.classroom.commands import grade
+
+    return grade(
+        options.folder,
+        options.assignment,
+        workers=options.jobs,
+        scheduler=options.scheduler,
+        isolation=options.isolation,
+        again=options.command == "regrade",
+    )
+
+
+def _kit(options: argparse.Namespace) -> int:
+    from grader.classroom.kit import make_kit
+
+    for line in make_kit(options.folder, _lessons(options.lessons)):
+        print(line)
+    return OK
 
 
 def _lessons(names: Sequence[str]) -> list[Lesson]:

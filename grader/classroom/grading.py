@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
@@ -26,7 +26,7 @@ from grader.report import ExerciseResult, Report, as_html
 from grader.splice import Json, source_of
 from grader.submission import Answers
 
-Isolation = Literal["sandbox", "none"]
+ISOLATIONS = ("sandbox", "none")
 
 CELLS_SECONDS = 60.0
 """Without a sandbox: how long an answer's cells may take."""
@@ -42,7 +42,7 @@ class GradingError(NotebookError):
 class Bench:
     """Where this process runs answers: one sandbox, built for the first and used for all that follow."""
 
-    def __init__(self, isolation: Isolation) -> None:
+    def __init__(self, isolation: str) -> None:
         self._isolation = isolation
         self._sandbox: Any = None
 
@@ -98,7 +98,7 @@ def require_sandbox() -> None:
 _benches: dict[tuple[int, str], Bench] = {}
 
 
-def bench(isolation: Isolation) -> Bench:
+def bench(isolation: str) -> Bench:
     """This process's bench."""
     key = (os.getpid(), isolation)
     if key not in _benches:
@@ -111,7 +111,7 @@ def bench(isolation: Isolation) -> Bench:
 # ------------------------------------------------------------------------------------------------- judging
 
 
-def judge_notebook(notebook: Json, secret: str, isolation: Isolation, label: str) -> Record | None:
+def judge_notebook(notebook: Json, secret: str, isolation: str, label: str) -> Record | None:
     """Judge a spliced notebook; None when it has no grade cell that a machine can judge.
 
     Raises:
@@ -231,7 +231,7 @@ class Judge(NbGraderPreprocessor):
     """nbgrader's step that judges, instead of executing the notebook in a kernel."""
 
     isolation = Enum(
-        ["sandbox", "none"], default_value="sandbox", help="Where answers run: behind walls, or with your own rights."
+        list(ISOLATIONS), default_value="sandbox", help="Where answers run: behind walls, or with your own rights."
     ).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:

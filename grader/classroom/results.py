@@ -63,10 +63,9 @@ def answers_digest(lesson: Lesson, cells: Sequence[Cell]) -> str:
 @lru_cache(maxsize=64)
 def checks_digest(lesson: Lesson) -> str:
     """With what it was judged: check files, reference and bank of the lesson, and the code that runs them."""
-    from grader.judge import check_files
-
     number = lesson.number
-    files = [*check_files(lesson), lesson.path, PACKAGE / "bank" / f"lesson_{number}.py"]
+    files = [PACKAGE / "checks" / folder / f"test_lesson_{number}.py" for folder in ("public", "hidden")]
+    files += [lesson.path, PACKAGE / "bank" / f"lesson_{number}.py"]
     files += sorted((PACKAGE / "checks").glob("*.py"))
     files += [PACKAGE / "judge.py", PACKAGE / "submission.py", PACKAGE / "bank" / "__init__.py"]
     sums = [(f.name, hashlib.sha256(f.read_bytes()).hexdigest()) for f in files if f.exists()]

@@ -1,0 +1,408 @@
+"""A whole class at once: found, judged in parallel, written into nbgrader's gradebook, whatever happens meanwhile.
+
+For each submission, in this order: its verdicts are written to `.grader/judged/` (atomically), its grades to the
+gradebook (one transaction), its graded notebooks to `autograded/` (atomically), and a line to a journal says that
+all of it is done. So a run that was ended at any moment is taken up where it stood: what was judged is not judged
+again, what was not yet written is written. A verdict depends on the submission, the checks and the course's secret
+alone, hence not on the order, the number of workers, or where they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from grader.classroom.course import Course, CourseError
+from grader.classroom.gradebook import Book
+from grader.classroom.results import Record, checks_digest, course_secret, write_atomically
+from grader.classroom.splice import RefusedSubmission, refuse_links
+from grader.classroom.workers import ClusterPool, Job, LocalPool, Verdict, prepared, with_verdicts
+from grader.lesson import MAX_BYTES, load_lesson
+from grader.report import plain
+
+_STUDENT = re.compile(r"\w[\w.@+-]{0,99}")
+_EXTRA_BYTES = 20_000_000
+"""Other files of a submission go beside the graded notebooks, as with nbgrader, up to this size altogether."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one submission: `graded`, `kept` (nothing had changed), `refused` or `failed`."""
+
+    state: str
+    student: str
+    reason: str = ""
+    records: dict[str, Record | None] = field(default_factory=dict)
+    former: dict[str, Record | None] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"{self.state:<8}{self.student}: {self.reason}"
+        reports = [record.report for record in self.records.values() if record is not None]
+        parts = ", ".join(f"{report.lesson} {plain(report.score)}" for report in reports)
+        total, most = sum(r.score for r in reports), sum(r.max_score for r in reports)
+        return f"{self.state:<8}{self.student}: {plain(round(total, 2))} of {plain(most)} ({parts})"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A submission on disk, not yet looked into."""
+
+    student: str
+    folder: Path
+    notebooks: tuple[str, ...]
+
+
+# ------------------------------------------------------------------------------------------- what was handed in
+
+
+def find_submissions(course: Course, assignment: str, notebooks: tuple[str, ...]) -> tuple[list[Found], list[Line]]:
+    """All submissions of an assignment in the order of the students' ids, and those that are refused."""
+    top = course.folder("submitted", ".", ".")
+    found, refused = [], []
+    for entry in sorted(os.scandir(top), key=lambda e: e.name) if top.is_dir() else ():
+        folder = Path(entry.path, assignment)
+        if entry.name.startswith(".") and not folder.exists():
+            continue  # the droppings of editors and file managers
+        try:
+            if entry.is_symlink():
+                raise RefusedSubmission("its folder is a symbolic link; put the files themselves there")
+            if not entry.is_dir() or not os.path.lexists(folder):
+                continue
+            if not _STUDENT.fullmatch(entry.name) or ".." in entry.name:
+                raise RefusedSubmission(
+                    "a student's id consists of letters, digits and . _ @ + -; rename the folder in submitted/"
+                )
+            refuse_links(folder)
+            if not folder.is_dir():
+                raise RefusedSubmission(f"{assignment} is not a folder")
+            there = tuple(name for name in notebooks if (folder / f"{name}.ipynb").is_file())
+            if not there:
+                raise RefusedSubmission(f"none of {', '.join(n + '.ipynb' for n in notebooks)} was handed in")
+        except RefusedSubmission as error:
+            refused.append(Line("refused", _printable(entry.name), str(error)))
+            continue
+        found.append(Found(entry.name, folder, there))
+    return found, refused
+
+
+def _printable(name: str) -> str:
+    return "".join(c if (c.isprintable() and c.isascii()) or c.isalnum() else "?" for c in name)[:100]
+
+
+def _read(path: Path) -> str:
+    """A submitted file's text; no link is followed.
+
+    Raises:
+        RefusedSubmission: not a regular file, too large, not UTF-8.
+    """
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise RefusedSubmission(f"{path.name} is not a regular file")
+            if about.st_size > MAX_BYTES:
+                raise RefusedSubmission(
+                    f"{path.name} has {about.st_size / 1e6:.0f} MB, more than {MAX_BYTES / 1e6:.0f} MB; "
+                    "ask for it without outputs"
+                )
+            return file.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RefusedSubmission(f"{path.name} is not UTF-8 text (byte {error.start}); ask for a new upload") from None
+    except OSError as error:
+        why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise RefusedSubmission(f"{path.name} cannot be read: {why}") from None
+
+
+# ------------------------------------------------------------------------------------------- the run
+
+
+class Run:
+    """One run over an assignment: judges what is new or changed and writes it down.
+
+    Args:
+        again: judge everything again, also what has not changed.
+        say: called with each submission's line.
+        begin: called with the number of submissions.
+    """
+
+    def __init__(
+        self,
+        course: Course,
+        assignment: str,
+        *,
+        isolation: str = "",
+        again: bool = False,
+        say: Callable[[Line], None] = lambda _: None,
+        begin: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.course, self.assignment = course, assignment
+        self.isolation = isolation or course.isolation
+        self.lines: list[Line] = []
+        self._again, self._say, self._begin = again, say, begin
+        self._secret = course_secret(course.root)
+        self._folder = course.judged / assignment
+        self._former: dict[str, dict[str, Record | None]] = {}
+        self._found: dict[str, Found] = {}
+        self._timestamps: dict[str, str] = {}
+
+    def run(self, pool: LocalPool | ClusterPool) -> list[Line]:
+        """Grade the assignment.
+
+        Raises:
+            CourseError: the course cannot be graded at all, or another run is at it.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(self._folder / "lock", "w", encoding="ascii") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise CourseError(f"{self.assignment} is being graded by another process; wait for it") from None
+            with Book(self.course, self.assignment) as book:
+                self._run(book, pool)
+        return self.lines
+
+    def _run(self, book: Book, pool: LocalPool | ClusterPool) -> None:
+        found, refused = find_submissions(self.course, self.assignment, book.notebooks)
+        self._begin(len(found) + len(refused))
+        for line in refused:
+            self._tell(line)
+        self._released = {name: self._released_text(name) for name in book.notebooks}
+        self._checks = {name: _checks_of(text) for name, text in self._released.items()}
+        self._in_book, self._journal = book.students(), self._read_journal()
+        for job, verdict in pool.run(self._jobs(book, found)):
+            self._settle(book, job, verdict)
+
+    def _released_text(self, name: str) -> str:
+        path = self.course.folder("release", ".", self.assignment) / f"{name}.ipynb"
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError:
+            raise CourseError(
+                f"{path} is missing; make it again, in {self.course.root}: "
+                f"nbgrader generate_assignment {self.assignment} --force"
+            ) from None
+
+    def _jobs(self, book: Book, found: list[Found]) -> Iterator[Job]:
+        """The submissions that need judging; the others are settled here."""
+        for submission in found:
+            student = submission.student
+            try:
+                texts = {name: _read(submission.folder / f"{name}.ipynb") for name in submission.notebooks}
+                stamp = submission.folder / "timestamp.txt"
+                self._timestamps[student] = _timestamp(_read(stamp)) if stamp.exists() else ""
+            except RefusedSubmission as error:
+                self._tell(Line("refused", student, str(error)))
+                continue
+            notebooks = {
+                name: {"submitted": text, "released": self._released[name], "checks": self._checks[name]}
+                for name, text in texts.items()
+            }
+            job = Job(student, self._key(student, notebooks), self._secret, self.isolation, notebooks)
+            self._found[student] = submission
+            key, records = self._load(student)
+            self._former[student] = records
+            if key == job.key and not self._again:
+                if not self._is_written(job):
+                    finished = {
+                        name: with_verdicts(
+                            prepared(n["submitted"], n["released"]), r.as_data() if (r := records[name]) else None
+                        )
+                        for name, n in notebooks.items()
+                    }
+                    self._write(book, job, finished)
+                self._tell(Line("kept", student, records=records))
+                continue
+            yield job
+
+    def _settle(self, book: Book, job: Job, verdict: Verdict) -> None:
+        if verdict.state != "graded":
+            self._tell(Line(verdict.state, job.student, verdict.reason))
+            return
+        content = {"key": job.key, "student": job.student, "records": verdict.records}
+        write_atomically(self._folder / f"{job.student}.json", json.dumps(content, ensure_ascii=False).encode())
+        self._write(book, job, verdict.notebooks or {})
+        records = {n: None if r is None else Record.from_data(r) for n, r in (verdict.records or {}).items()}
+        self._tell(Line("graded", job.student, records=records, former=self._former.get(job.student, {})))
+
+    def _tell(self, line: Line) -> None:
+        self.lines.append(replace(line, records={}, former={}))  # a thousand reports would fill the memory
+        self._say(line)
+        self._former.pop(line.student, None)
+        self._found.pop(line.student, None)
+        self._timestamps.pop(line.student, None)
+
+    # ---------------------------------------------------------------------------------- what is on disk
+
+    def _key(self, student: str, notebooks: dict[str, dict[str, str]]) -> str:
+        sums = {
+            name: [hashlib.sha256(texts[k].encode()).hexdigest() for k in ("submitted", "released", "checks")]
+            for name, texts in sorted(notebooks.items())
+        }
+        secret = hashlib.sha256(self._secret.encode()).hexdigest()
+        content = [self.assignment, student, self.isolation, secret, self._timestamps[student], sums]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def _load(self, student: str) -> tuple[str, dict[str, Record | None]]:
+        return load_records(self.course, self.assignment, student)
+
+    def _is_written(self, job: Job) -> bool:
+        """Gradebook and graded notebooks hold this very verdict."""
+        folder = self.course.folder("autograded", job.student, self.assignment)
+        return (
+            self._journal.get(job.student) == job.key
+            and job.student in self._in_book
+            and all((folder / f"{name}.ipynb").is_file() for name in job.notebooks)
+        )
+
+    def _write(self, book: Book, job: Job, notebooks: dict[str, str]) -> None:
+        submission = self._found[job.student]
+        data = {name: json.loads(text) for name, text in notebooks.items()}
+        for notebook in data.values():
+            for cell in notebook["cells"]:
+                cell["source"] = "".join(cell["source"])
+        book.save(job.student, self._timestamps[job.student], data)
+        folder = self.course.folder("autograded", job.student, self.assignment)
+        if folder.is_symlink() or folder.parent.is_symlink():
+            raise CourseError(f"{folder} is a symbolic link; remove it")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._copy_extras(submission, folder)
+        for name, text in notebooks.items():
+            write_atomically(folder / f"{name}.ipynb", text.encode(), 0o444)
+        with open(self._folder / "journal.jsonl", "a", encoding="utf-8") as journal:
+            journal.write(json.dumps({"student": job.student, "key": job.key}) + "\n")
+
+    def _copy_extras(self, submission: Found, folder: Path) -> None:
+        """The other files of a submission, and over them the course's own of the same names, as nbgrader does."""
+        left = _EXTRA_BYTES
+        source = self.course.folder("source", ".", self.assignment)
+        for top, limited in ((submission.folder, True), (source, False)):
+            for path in sorted(top.rglob("*")):
+                if path.is_symlink() or not path.is_file() or path.suffix == ".ipynb" or path.name.startswith("."):
+                    continue
+                if limited and (left := left - path.stat().st_size) < 0:
+                    break
+                target = folder / path.relative_to(top)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                shutil.copyfile(path, target, follow_symlinks=False)
+                target.chmod(0o444)
+
+    def _read_journal(self) -> dict[str, str]:
+        """Student to key; a line that was cut off is no line."""
+        found: dict[str, str] = {}
+        path = self._folder / "journal.jsonl"
+        for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else ():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                found[entry["student"]] = entry["key"]
+        content = "".join(json.dumps({"student": s, "key": k}) + "\n" for s, k in sorted(found.items()))
+        write_atomically(path, content.encode())
+        return found
+
+
+def load_records(course: Course, assignment: str, student: str) -> tuple[str, dict[str, Record | None]]:
+    """The verdicts on file for a submission, with the key of what was judged; nothing where there is no usable file."""
+    try:
+        data = json.loads((course.judged / assignment / f"{student}.json").read_text(encoding="utf-8"))
+        records = {n: None if r is None else Record.from_data(r) for n, r in data["records"].items()}
+        return str(data["key"]), records
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", {}
+
+
+def _checks_of(released: str) -> str:
+    """The digest of the checks of a released notebook's lesson; "" for a notebook that is no lesson."""
+    name = json.loads(released)["metadata"].get("grader", {}).get("lesson", "")
+    try:
+        return checks_digest(load_lesson(name)) if name else ""
+    except KeyError:
+        return ""
+
+
+def _timestamp(text: str) -> str:
+    from nbgrader.utils import parse_utc
+
+    text = text.strip()
+    try:
+        return str(parse_utc(text)) if text else ""
+    except (ValueError, OverflowError):
+        raise RefusedSubmission(f"timestamp.txt holds {text[:40]!r}, which is no date") from None
+
+
+# ------------------------------------------------------------------------------------------- the commands
+
+
+def assignments(course: Course, wanted: str = "") -> list[str]:
+    """The assignment that is wanted, or all that have a release.
+
+    Raises:
+        CourseError: there is none.
+    """
+    top = course.folder("release", ".", ".")
+    there = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
+    if wanted and wanted not in there:
+        raise CourseError(
+            f"there is no released assignment {wanted!r} (there are: {', '.join(there) or 'none'}); "
+            f"in {course.root}: nbgrader generate_assignment {wanted}"
+        )
+    if not there:
+        raise CourseError(f"nothing is released yet; in {course.root}: nbgrader generate_assignment NAME")
+    return [wanted] if wanted else there
+
+
+def open_pool(workers: int, scheduler: str, isolation: str) -> LocalPool | ClusterPool:
+    """Where the judging is done.
+
+    Raises:
+        CourseError: no scheduler. GradingError: no sandbox on this machine.
+    """
+    if scheduler:
+        return ClusterPool(scheduler)
+    if isolation == "sandbox":
+        from grader.classroom.grading import require_sandbox
+
+        require_sandbox()
+    return LocalPool(workers)
+
+
+def changes(line: Line) -> list[str]:
+    """In words, what is different from the former verdicts on the same answers, and why."""
+    out: list[str] = []
+    for name, record in line.records.items():
+        former = line.former.get(name)
+        if record is None or former is None:
+            continue
+        before = {exercise.name: exercise for exercise in former.report.exercises}
+        for exercise in record.report.exercises:
+            old = before.get(exercise.name)
+            if old is None or (old.score == exercise.score and old.points == exercise.points):
+                continue
+            was, now = {c.name: c for c in old.checks}, {c.name: c for c in exercise.checks}
+            why = [f'"{c.title}" now passes' for n, c in now.items() if c.passed and n in was and not was[n].passed]
+            why += [
+                f'"{c.title}" now fails: {c.message.splitlines()[0] if c.message else ""}'
+                for n, c in now.items()
+                if not c.passed and n in was and was[n].passed
+            ]
+            why += [
+                f'"{c.title}" is new and {"passes" if c.passed else "fails"}' for n, c in now.items() if n not in was
+            ]
+            why += [f'"{c.title}" is gone' for n, c in was.items() if n not in now]
+            why += ["points differ"] if not why else []
+            if former.answers != record.answers:
+                why = ["another version was handed in since"]
+            out.append(
+                f"{line.student}: {exercise.name} {plain(old.score)} -> {plain(exercise.score)}: {'; '.join(why)}"
+            )
+    return out
