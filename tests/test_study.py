@@ -62,6 +62,16 @@ def test_start_makes_copies_and_leaves_an_existing_folder_as_it_is(
     assert "was left as it is" in capsys.readouterr().out
 
 
+def test_an_interrupted_start_leaves_nothing(released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(copies, "_remember", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        copies.start(tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["course"]
+
+
 def test_start_never_overwrites_a_file_that_is_there(released: Path, tmp_path: Path) -> None:
     folder = tmp_path / "used"
     folder.mkdir()

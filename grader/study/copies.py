@@ -38,12 +38,26 @@ class Change:
 def start(folder: Path) -> list[Change]:
     """Make the learner's copy of the course. An existing study folder, and any existing file, stays as it is.
 
+    A new folder appears whole or not at all, so that an interrupted start leaves nothing half made.
+
     Raises:
         NotebookError: when the folder cannot be made, or the course is not built.
     """
     if (folder / FOLDER).is_dir():
         return []
     released = _released()
+    if folder.exists():
+        return _fill(folder, released)
+    stage = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        changes = _fill(stage, released)
+        stage.rename(folder)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    return changes
+
+
+def _fill(folder: Path, released: Sequence[Path]) -> list[Change]:
     _make(folder)
     changes = []
     for path in released:
