@@ -138,7 +138,7 @@ def _walls(binds: Sequence[str]) -> list[str]:
     for folder in _secret():
         if any(_inside(folder, kept) for kept in readable()):
             out += ["--tmpfs", folder, "--remount-ro", folder]
-    return [*out, *binds, "--remount-ro", "/", "--chdir", "/"]
+    return [*out, *binds, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
 def command(control: int) -> list[str]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,31 +73,46 @@ class RemoteError(RuntimeError):
 class _Shared:
     """A parameter or buffer that both sides hold, and what it was when they last agreed."""
 
-    __slots__ = ("data", "flag", "grad", "shape", "tensor")
+    __slots__ = ("_hold", "data", "flag", "grad", "shape")
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+        self._hold: Any = tensor
         self.grad: bytes | None = None
         self.agree()
 
+    @property
+    def tensor(self) -> Tensor | None:
+        """The tensor, as long as somebody needs it."""
+        hold = self._hold
+        return hold() if isinstance(hold, weakref.ref) else hold
+
+    def loosen(self) -> None:
+        """Leave it to others to keep the tensor, if nobody else here does: then it ends when their last use ends."""
+        if not isinstance(self._hold, weakref.ref) and sys.getrefcount(self._hold) <= 2:
+            self._hold = weakref.ref(self._hold)
+
     def agree(self) -> None:
-        self.data = wire.content(self.tensor)
-        self.shape: Any = (self.tensor.shape, self.tensor.dtype)
-        self.flag = self.tensor.requires_grad
+        """What it is now is what both have."""
+        tensor = self.tensor
+        assert tensor is not None
+        self.data = wire.content(tensor)
+        self.shape: Any = (tensor.shape, tensor.dtype)
+        self.flag = tensor.requires_grad
 
     def agree_grad(self) -> None:
-        self.grad = None if self.tensor.grad is None else wire.content(self.tensor.grad)
-
-    def differs(self) -> bool:
+        """The gradient that it has now is what both have."""
         tensor = self.tensor
+        self.grad = None if tensor is None or tensor.grad is None else wire.content(tensor.grad)
+
+    def differs(self, tensor: Tensor) -> bool:
         return (
             wire.content(tensor) != self.data
             or (tensor.shape, tensor.dtype) != self.shape
             or tensor.requires_grad != self.flag
         )
 
-    def grad_differs(self) -> bool:
-        grad = self.tensor.grad if self.tensor.is_leaf else None
+    def grad_differs(self, tensor: Tensor) -> bool:
+        grad = tensor.grad if tensor.is_leaf else None
         if grad is None or self.grad is None:
             return (grad is None) != (self.grad is None)
         return wire.content(grad) != self.grad
@@ -181,9 +197,9 @@ class Peer:
         self._root = torch.zeros((), requires_grad=True)
         self.progress: Json = None
         """What the other side last said of how far it is, in the middle of a request."""
-        self._pinned: set[int] = set()
         self._signatures: dict[int, Json] = {}
-        self._built: list[Any] = []
+        self._kept: dict[int, Any] = {}
+        """Stand-ins of modules: given up in `_send` only, so that the other side never counts on one that is gone."""
 
     # ------------------------------------------------------------------------------------------------ asking
 
@@ -217,7 +233,6 @@ class Peer:
             raise
         finally:
             self._waiting.pop()
-            self._built.clear()
         if isinstance(value, _Raised):
             raise value.error
         return sent, value
@@ -251,9 +266,8 @@ class Peer:
         if synchronised:
             header["y"] = synchronised
         self._send_random(header, encoder.packer)
-        if self._dead:
-            dead = self._dead[:]  # the list itself stays: finalizers hold it
-            del self._dead[: len(dead)]
+        dead = self._give_up()
+        if dead:
             header["R"] = [-key for key in dead]
         header["t"], blobs = encoder.packer.pack()
         header["b"] = [len(blob) for blob in blobs]
@@ -269,7 +283,7 @@ class Peer:
             if row[5] & wire.SHARED and row[6] and -row[6] not in self._shared:
                 tensor.__dict__[KEY] = -row[6]
                 self._shared[-row[6]] = _Shared(tensor)
-                self._pinned.add(-row[6])
+                self._watch(tensor, -row[6])
         if "y" in header:
             self._take_changes(header["y"], unpacked)
         return unpacked
@@ -336,14 +350,16 @@ class Peer:
 
     def _rebuilt(self, error: Json) -> BaseException:
         """The exception that a reply tells of."""
-        if not (isinstance(error, list) and len(error) == 4 and all(isinstance(e, str) for e in error[:2])):
+        if not (isinstance(error, list) and len(error) == 5 and all(isinstance(e, str) for e in error[:3])):
             raise WireError("an odd exception")
-        name, message, place, key = error
+        name, own, message, place, key = error
         if type(key) is int and key and key in self._raised:
             self.place(self._raised[key], place)
             return self._raised[key]
         message = wire.clean_text(message[:MAX_MESSAGE])
         kind = self.exception_kind(name)
+        if kind is not None and own != name and own.isidentifier() and len(own) <= 100:
+            kind = type(own, (kind,), {"__module__": "__answer__"})
         built = kind(message) if kind is not None else RemoteError(f"{name}: {message}"[:MAX_MESSAGE])
         self.place(built, place)
         if type(key) is int and key < 0:
@@ -372,11 +388,8 @@ class Peer:
         while True:
             header, payload = self._receive()
             self._serve(header, payload)
-            self._built.clear()
 
     def _serve(self, header: dict[str, Json], payload: bytes) -> None:
-        if self._serving >= MAX_NESTING:
-            raise WireError("calls nested too deeply")
         self._serving += 1
         try:
             self._answer(header, payload)
@@ -408,6 +421,8 @@ class Peer:
         encoder.known |= {id(a): ["A", i] for i, a in decoder.arrays}
         reply: dict[str, Json] = {"r": 1}
         try:
+            if self._serving > MAX_NESTING:
+                raise RecursionError("calls across the wall are nested too deeply")
             with self._entered(header.get("e")):
                 result = self._perform(operation, key, args, kwargs)
             reply["v"] = encoder.value(result)
@@ -606,7 +621,8 @@ class Peer:
             message = error.args[0] if whole else str(error)
         except Exception:
             message = "(an exception that cannot be shown)"
-        return [str(kind.__name__)[:100], str(message)[:MAX_MESSAGE], self.place_of(error), key]
+        own = type(error).__name__
+        return [str(kind.__name__)[:100], str(own)[:100], str(message)[:MAX_MESSAGE], self.place_of(error), key]
 
     # ------------------------------------------------------------------------------------------------ tensors
 
@@ -627,10 +643,10 @@ class Peer:
 
     def _tensor_of(self, key: int) -> Tensor:
         """The tensor of a key (ours: positive)."""
-        if key in self._shared:
-            return self._shared[key].tensor
         found = self._leaves.get(key)
         tensor = found() if isinstance(found, weakref.ref) else found
+        if key in self._shared:
+            tensor = self._shared[key].tensor
         if not isinstance(tensor, Tensor):
             raise WireError("a tensor that is not there")
         return tensor
@@ -678,7 +694,6 @@ class Peer:
                 key = self._new_key()
                 value.__dict__[KEY] = key
                 self._shared[key] = _Shared(value)
-                self._pinned.add(key)
                 flags |= wire.GRAD | wire.SHARED
             index = memo[id(tensor)] = packer.add(value, flags, key)
             if value.requires_grad and not value.is_leaf:
@@ -701,15 +716,23 @@ class Peer:
         self._signatures.pop(key, None)
         self._leaves.pop(key, None)
         self._graphs.pop(key, None)
-        if self._modules.pop(key, None) is not None:
-            self._sweep()
+        self._modules.pop(key, None)
+        self._shared.pop(key, None)
 
-    def _sweep(self) -> None:
-        """Drop shared tensors that belong to no module any more."""
-        signatures = [signature for _, signature in self._modules.values() if signature is not None]
-        used = {key for signature in signatures for _, key, *_ in [*signature[1], *signature[2]]} | self._pinned
-        for key in [key for key in self._shared if key not in used]:
-            del self._shared[key]
+    def _give_up(self) -> list[int]:
+        """Let go of stand-ins that nobody here uses; the keys of all that are gone since the last message."""
+        for key in list(self._kept):
+            if sys.getrefcount(self._kept[key]) <= 2:
+                del self._kept[key]
+        for key, shared in self._shared.items():
+            if key < 0:
+                shared.loosen()
+        dead = self._dead[:]  # the list itself stays: finalizers hold it
+        del self._dead[: len(dead)]
+        for key in dead:
+            self._shared.pop(key, None)
+            self._modules.pop(key, None)
+        return dead
 
     def _own(self, target: Any) -> int:
         key = self._key_by_id.get(id(target))
@@ -726,7 +749,7 @@ class Peer:
         key = key_of(value, self)
         if key is not None:
             return ["O", -key]
-        if isinstance(value, nn.Module):
+        if issubclass(type(value), nn.Module):
             return ["M", self._own_module(value)]
         if isinstance(value, type):
             return ["C", *self._class(value)]
@@ -868,20 +891,22 @@ class Peer:
                 raise WireError("an odd change of a tensor")
             key, new, grad, flags = -change[0], *change[1:]
             shared = self._shared.get(key)
-            if shared is None:
+            tensor = shared.tensor if shared is not None else None
+            if shared is None or tensor is None:
                 if key > 0 or new < 0:
                     continue
                 self._shared[key] = shared = self._new_twin(key, _at(unpacked.tensors, new), flags)
+                tensor = shared.tensor
             elif new >= 0:
                 value = _at(unpacked.tensors, new)
-                same = shared.tensor.shape == value.shape and shared.tensor.dtype == value.dtype
+                same = tensor.shape == value.shape and tensor.dtype == value.dtype
                 if same or self.trusted or key < 0:
-                    _overwrite(shared.tensor, value, bool(flags & wire.GRAD))
+                    _overwrite(tensor, value, bool(flags & wire.GRAD))
                     shared.agree()
                 else:
                     shared.shape = None  # keeps ours, and has it sent
-            if grad != -2:
-                _set_grad(shared.tensor, None if grad < 0 else _at(unpacked.tensors, grad))
+            if grad != -2 and tensor is not None:
+                _set_grad(tensor, None if grad < 0 else _at(unpacked.tensors, grad))
                 shared.agree_grad()
         self._take_structure(changes[1])
 
@@ -893,6 +918,7 @@ class Peer:
         if flags & wire.GRAD and (value.is_floating_point() or value.is_complex()):
             twin.requires_grad_()
         twin.__dict__[KEY] = key
+        self._watch(twin, key)
         return _Shared(twin)
 
     def _take_structure(self, records: list[Json]) -> None:
@@ -910,7 +936,7 @@ class Peer:
                     raise WireError("a module of an odd class")
                 module = self._adopt(key, RemoteModule.stand_in(cls, self, key))
                 self._modules[key] = (weakref.ref(module), None)
-                self._built.append(module)  # kept until the message is read: then its parent or the reader has it
+                self._kept[key] = module
         for record in records:
             key = -record[0]
             if key not in self._modules:
@@ -1014,11 +1040,13 @@ def _replace(target: dict[str, Any], items: Iterable[tuple[str, Any]], kind: typ
 def _changes(key: int, shared: _Shared, packer: Packer) -> Json:
     """What is to be said of a shared tensor: key, index of new content, of new gradient, flags; None for nothing."""
     tensor, new, grad, flags = shared.tensor, -1, -2, 0
-    if shared.differs():
+    if tensor is None:
+        return None
+    if shared.differs(tensor):
         flags = (wire.PARAMETER if isinstance(tensor, nn.Parameter) else 0) | (wire.GRAD if tensor.requires_grad else 0)
         new = packer.add(wire.plain(tensor.detach()))
         shared.agree()
-    if shared.grad_differs():
+    if shared.grad_differs(tensor):
         grad = -1 if tensor.grad is None else packer.add(wire.plain(tensor.grad.detach()))
         shared.agree_grad()
     return [key, new, grad, flags] if new >= 0 or grad != -2 else None

@@ -108,7 +108,7 @@ class Parent:
             if child is None:
                 self._send({"gone": order["end"]})
             else:
-                self._kill(child)
+                self._exceeded(child, "ended")
         return True
 
     def _fork(self, number: int, limits: Limits, connection: int, poller: select.poll) -> None:

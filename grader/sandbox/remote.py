@@ -6,10 +6,12 @@ iterated, passed on, exactly as an answer in this process. See `grader.sandbox.p
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from grader.lesson import Cell
@@ -33,6 +35,10 @@ from grader.submission import (
 
 __all__ = ["BoxError", "Limits", "RemoteSubmission", "Sandbox", "sandbox_available"]
 
+_PATIENCE = 3
+"""What is got by one `answer` may take so many times the limit of one call, all calls together."""
+_HEADROOM = 2 << 30
+"""Bytes that the judge may take at most while it runs a callback on what an answer sent."""
 _DEATHS = 30
 """After so many lost processes a submission is given up as a whole."""
 _KINDS: dict[str, type[BaseException]] = {
@@ -123,6 +129,7 @@ class RemoteSubmission:
             BoxError: there is no sandbox.
         """
         peer = self._opened()
+        peer.waited = 0.0
         for place, lost in self._deadly.items():
             cell = self._cells[place]
             if cell.role == "solve" and cell.name == name:
@@ -208,14 +215,17 @@ class _JudgePeer(Peer):
     def __init__(self, owner: RemoteSubmission, number: int, connection: Any, sandbox: Sandbox) -> None:
         super().__init__(Channel(connection), trusted=False)
         self.lost: AnswerLost | None = None
+        self.waited = 0.0
+        """Seconds spent waiting since the last `answer`: many short calls must end, too."""
         self._owner, self._number, self._sandbox = owner, number, sandbox
 
     def _exchange(self, operation: str, key: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.lost is not None:
             raise _again(self.lost)
-        outermost = not self._waiting
+        outermost, started = not self._waiting, time.monotonic()
         if outermost:
-            self.channel.until = time.monotonic() + self._sandbox.limits.seconds
+            seconds = self._sandbox.limits.seconds
+            self.channel.until = started + min(seconds, _PATIENCE * seconds - self.waited)
         try:
             return super()._exchange(operation, key, args, kwargs)
         except ConnectionLost as error:
@@ -223,6 +233,9 @@ class _JudgePeer(Peer):
                 self._lose(self._cause(error))
             assert self.lost is not None
             raise _again(self.lost) from None
+        finally:
+            if outermost:
+                self.waited += time.monotonic() - started
 
     def interrupted(self, error: BaseException) -> None:
         if isinstance(error, ConnectionLost) or self.lost is not None:
@@ -240,7 +253,7 @@ class _JudgePeer(Peer):
         limits = self._sandbox.limits
         fate = self._sandbox.box.end(self._number)
         limit, number = fate.get("limit"), fate.get("signal")
-        if isinstance(limit, str) and limit:
+        if isinstance(limit, str) and limit not in ("", "ended"):
             return AnswerCrashed(limits.said(limit))
         if number == signal.SIGXCPU:
             return AnswerTimeout(limits.said("cpu"))
@@ -248,6 +261,8 @@ class _JudgePeer(Peer):
             return AnswerTimeout(limits.said("time"))
         if isinstance(error, wire.WireError):
             return AnswerCrashed(f"crashed: what the answer sent cannot be read ({error})")
+        if number == signal.SIGKILL and limit == "ended":
+            return AnswerCrashed("crashed: it closed its connection to the judge")
         if number == signal.SIGKILL:
             return AnswerCrashed(limits.said("memory"))
         if type(number) is int:
@@ -262,6 +277,10 @@ class _JudgePeer(Peer):
             self.lost = AnswerCrashed("crashed: the submission was closed")
             self.channel.close()
             self._sandbox.box.end(self._number)
+
+    def _perform(self, operation: str, key: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        with _headroom():
+            return super()._perform(operation, key, args, kwargs)
 
     def _tells(self, error: BaseException) -> bool:
         return super()._tells(error) and not isinstance(error, AnswerLost)
@@ -280,6 +299,20 @@ class _JudgePeer(Peer):
             if isinstance(cell, str) and type(line) is int and isinstance(text, str):
                 location = Location(wire.clean_text(cell[:100]), line, wire.clean_text(text[:500]))
                 setattr(error, LOCATION, location)
+
+
+@contextmanager
+def _headroom() -> Iterator[None]:
+    """Bound this process's memory: an answer chooses the sizes of what it gives to a callback."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    space = pages * resource.getpagesize() + _HEADROOM
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bounds = [limit for limit in (space, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _plain(cell: Cell) -> list[Any]:

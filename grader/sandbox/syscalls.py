@@ -49,11 +49,16 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     # memory and messages that outlive a process or escape its limits
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
     "mq_open": (240, 180), "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    # owners and attributes
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "setxattr": (188, 5),
+    "lsetxattr": (189, 6), "fsetxattr": (190, 7),
     # the network; a pair of connected sockets stays possible
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
 }  # fmt: skip
 _PROCESSES: tuple[tuple[int | None, int | None], ...] = ((57, None), (58, None))
 """fork, vfork. They fail as when there are too many processes: "Resource temporarily unavailable"."""
+_MODES: tuple[tuple[int | None, int | None], ...] = ((90, None), (91, 52), (268, 53), (452, 452))
+"""chmod, fchmod, fchmodat, fchmodat2. They do nothing and say so to nobody: copying a file ends with one."""
 _CLONE, _CLONE3, _KILL_CALL, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (62, 129), (234, 131), (302, 261)
 
 
@@ -78,7 +83,8 @@ def _program(pid: int) -> list[tuple[int, int, int, int]]:
             (_JUMP_EQUAL, 0, 4, call[column]), (_LOAD, 0, 0, _FIRST), (_JUMP_EQUAL, 0, 1, allowed),
             (_RETURN, 0, 0, _ALLOW), refuse,
         ]  # fmt: skip
-    for table, answer in ((_PROCESSES, too_many), (_DENIED.values(), refuse)):
+    nothing = (_RETURN, 0, 0, _ERRNO)
+    for table, answer in ((_PROCESSES, too_many), (_MODES, nothing), (_DENIED.values(), refuse)):
         for numbers in table:
             number = numbers[column]
             if number is not None:

@@ -457,18 +457,18 @@ class Encoder:
         found = self.known.get(id(value))
         if found is not None:
             return found
-        if isinstance(value, Tensor):
+        if issubclass(kind, Tensor):  # not isinstance: a class can lie about itself
             return self._tensor(value)
         writer = _WRITERS.get(kind)
         if writer is not None:
             return writer(self, value, depth + 1)
-        if isinstance(value, np.generic):
+        if issubclass(kind, np.generic):
             return ["S", self._array(np.asarray(value))]
         fields = _fields(value)
         if fields is not None:
             return ["n", kind.__name__.split(".")[-1], list(fields), *(self.value(v, depth + 1) for v in value)]
         for base in (int, float, complex, str, tuple, list, dict, set, frozenset, bytes):
-            if isinstance(value, base) and (kind.__module__ == "collections" or not _has_methods(kind, base)):
+            if issubclass(kind, base) and (kind.__module__ == "collections" or not _has_methods(kind, base)):
                 return self._as(base, value, depth)
         return self._export(value)
 
@@ -492,7 +492,7 @@ class Encoder:
 
 def _fields(value: Any) -> tuple[str, ...] | None:
     """The field names of a named tuple, or of one of PyTorch's several results."""
-    if not isinstance(value, tuple):
+    if not issubclass(type(value), tuple):
         return None
     names = getattr(value, "_fields", None)
     if names is None and type(value).__module__ == "torch.return_types":
