@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from grader.lesson import Lesson, LessonError, NotebookError
+from grader.lesson import Lesson, LessonError, Notebook, NotebookError
+
+if TYPE_CHECKING:
+    from grader.report import Report
 
 OK, FAILED, UNUSABLE = 0, 1, 2
 
@@ -60,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("notebook", type=Path, metavar="NOTEBOOK")
     check.add_argument("--json", type=Path, metavar="F", help="also write the report as JSON ('-' for standard output)")
     check.add_argument("--isolation", choices=["none", "sandbox"], default="none", help="where the answer runs")
+    check.add_argument(
+        "--seed", type=int, metavar="N", help="draw the same inputs again (by default new ones with --isolation sandbox)"
+    )
     check.set_defaults(run=_check)
 
     study = commands.add_parser("study", help="a learner's own copies of the course")
@@ -231,37 +239,58 @@ def _check(options: argparse.Namespace) -> int:
 
     notebook = read_notebook(options.notebook)
     lesson = find_lesson(notebook)
-    from grader.judge import given_names, judge_with_stand_ins
-    from grader.submission import AnswerTimeout, Submission, deadline
-
-    if options.isolation == "sandbox":
-        raise NotebookError("--isolation sandbox is not available yet; use --isolation none for answers that you trust")
-    try:
-        with deadline(CELLS_SECONDS):
-            submission = Submission(
-                notebook.cells,
-                names=[exercise.name for exercise in lesson.exercises],
-                base=given_names(lesson),
-                label=options.notebook.name,
-            )
-    except AnswerTimeout:
-        raise NotebookError(
-            f"the cells of {options.notebook} took more than {CELLS_SECONDS:g} s; "
-            "move long computations out of the exercises' cells"
-        ) from None
-    report = judge_with_stand_ins(lesson, submission)
+    seed = options.seed
+    if seed is None:  # a grade must not depend on inputs that somebody can know beforehand
+        seed = secrets.randbelow(2**31) if options.isolation == "sandbox" else 0
+    judged = _judged_in_sandbox if options.isolation == "sandbox" else _judged_here
+    report = judged(notebook, lesson, options.notebook, seed)
     if options.json:
         _write(options.json, as_json(report))
     if str(options.json) != "-":
         print(as_text(report))
-    absent = [e.name for e in lesson.exercises if e.name not in submission.namespace]
-    absent = [name for name in absent if report.exercise(name).status == "missing"]
+        if options.isolation == "sandbox":
+            print(f"inputs drawn with --seed {seed}")
+    absent = [e.name for e in report.exercises if e.status == "missing" and e.note.startswith(f"{e.name} is missing: ")]
     if absent:
         return _complain(
             f"{options.notebook} has no {' and no '.join(absent)}; lesson {lesson.id} asks for it: "
             "restore the exercise's cell (`study reset` does it) and write your answer there"
         )
     return OK if report.passed else FAILED
+
+
+def _judged_in_sandbox(notebook: Notebook, lesson: Lesson, path: Path, seed: int) -> Report:
+    from grader.judge import judge_with_stand_ins
+    from grader.sandbox.remote import BoxError, Sandbox
+
+    names = [exercise.name for exercise in lesson.exercises]
+    try:
+        with (
+            Sandbox() as sandbox,
+            sandbox.submission(notebook.cells, names=names, given=lesson.given, label=path.name) as submission,
+        ):
+            return judge_with_stand_ins(lesson, submission, seed=seed)
+    except BoxError as error:
+        raise NotebookError(str(error)) from None
+
+
+def _judged_here(notebook: Notebook, lesson: Lesson, path: Path, seed: int) -> Report:
+    from grader.judge import given_names, judge_with_stand_ins
+    from grader.submission import AnswerTimeout, Submission, deadline
+
+    try:
+        with deadline(CELLS_SECONDS):
+            submission = Submission(
+                notebook.cells,
+                names=[exercise.name for exercise in lesson.exercises],
+                base=given_names(lesson),
+                label=path.name,
+            )
+    except AnswerTimeout:
+        raise NotebookError(
+            f"the cells of {path} took more than {CELLS_SECONDS:g} s; move long computations out of the exercises' cells"
+        ) from None
+    return judge_with_stand_ins(lesson, submission, seed=seed)
 
 
 def _study(options: argparse.Namespace) -> int:

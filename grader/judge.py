@@ -113,7 +113,7 @@ def judge(
             for i in range(len(submissions))
         ]
     text = printed.getvalue() if len(submissions) == 1 else ""
-    return [Report(lesson.id, result, text) for result in results]
+    return [Report(lesson.id, result, text, seed) for result in results]
 
 
 def judge_with_stand_ins(

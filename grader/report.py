@@ -85,11 +85,15 @@ class ExerciseResult:
 
 @dataclass(frozen=True)
 class Report:
-    """The verdicts of one submission on one lesson; `printed` is what it wrote while it was checked, cut short."""
+    """The verdicts of one submission on one lesson.
+
+    `printed` is what it wrote while it was checked, cut short; `seed` repeats the random inputs.
+    """
 
     lesson: str
     exercises: tuple[ExerciseResult, ...]
     printed: str = field(default="", compare=False)
+    seed: int = field(default=0, compare=False)
 
     @property
     def score(self) -> float:
@@ -122,6 +126,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "lesson": report.lesson,
         "score": report.score,
         "max_score": report.max_score,
+        "seed": report.seed,
         "exercises": [
             {
                 "name": exercise.name,
