@@ -249,6 +249,7 @@ def multi_head_attention(
         (B, 1, 1, T_k), (B, 1, T_q, T_k) or (n_heads, T_q, T_k).
         A query of a head that sees no key has zeros as this head's output (before Wo);
         all gradients stay finite. Hidden positions have no influence at all.
+    Scores as large as a million, positive or negative, give no inf or nan.
 
     Returns (B, T_q, d_model), in the dtype and on the device of the inputs, which are not
     modified. The given `attention` and F.scaled_dot_product_attention may be used.
@@ -319,7 +320,8 @@ class MultiHeadAttention(nn.Module):
         x: (B, T_q, d_model); memory: (B, T_k, d_model), T_k free.
         mask: boolean, True = may see, of any shape that broadcasts to (B, n_heads, T_q, T_k).
         A query of a head that sees no key has zeros as this head's output, before W_o (whose
-        bias, if any, is still added), and all gradients stay finite.
+        bias, if any, is still added), and all gradients stay finite. Hidden positions have no
+        influence at all; scores as large as a million, of both signs, give no inf or nan.
         Returns (B, T_q, d_model) in the dtype of x. No dropout; nothing is kept between calls;
         x, memory, mask and parameters are not modified. Works after .double() as well.
 

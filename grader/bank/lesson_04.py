@@ -619,6 +619,18 @@ FUNCTION = [
         "Hidden scores are set to -10000, which beats visible scores that lie lower. Use the smallest number of the dtype, or -inf.",
     ),
     mha(
+        "unstable_without_a_mask",
+        MHA_HEAD
+        + """
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (memory, Wk), (memory, Wv)))
+    if mask is not None:
+        return merge_heads(attention(q, k, v, mask)) @ Wo
+    powers = (q @ k.mT / d_k**0.5).exp()
+    return merge_heads(powers / powers.sum(-1, keepdim=True) @ v) @ Wo
+""",
+        "exp of a large score overflows. Use the given attention, or torch.softmax, which subtracts the maximum.",
+    ),
+    mha(
         "tiny_fill",
         MHA_HEAD
         + """
@@ -793,6 +805,43 @@ FUNCTION = [
     return merge_heads(scores.softmax(-1).nan_to_num(0.0) @ v) @ Wo
 """,
         "nan_to_num mends the output, but the gradient of a row that sees nothing is still nan: fill the hidden scores instead of adding -inf.",
+    ),
+    right(
+        "multi_head_attention",
+        "vmap_over_heads",
+        MHA_HEAD
+        + """
+    def one_head(q, k, v, seen):
+        return attention(q, k, v, seen)
+
+    seen = torch.ones((), dtype=torch.bool) if mask is None else mask
+    seen = seen.broadcast_to(B, n_heads, T_q, T_k)
+    q, k, v = (torch.stack((t @ W).tensor_split(n_heads, dim=-1)) for t, W in ((x, Wq), (memory, Wk), (memory, Wv)))
+    return torch.cat(torch.vmap(one_head)(q, k, v, seen.transpose(0, 1)).unbind(0), dim=-1).matmul(Wo)
+""",
+    ),
+    right(
+        "multi_head_attention",
+        "plain_loops",
+        MHA_HEAD
+        + """
+    out = []
+    for b in range(B):
+        heads = []
+        for h in range(n_heads):
+            own = slice(h * d_k, (h + 1) * d_k)
+            q, k, v = x[b] @ Wq[:, own], memory[b] @ Wk[:, own], memory[b] @ Wv[:, own]
+            scores = (q @ k.T) / d_k**0.5
+            if mask is not None:
+                seen = mask.expand(B, n_heads, T_q, T_k)[b, h]
+                scores = scores.masked_fill(~seen, -1e9)
+            weights = scores.softmax(dim=1)
+            if mask is not None:
+                weights = weights * seen.any(dim=1, keepdim=True)
+            heads.append(weights @ v)
+        out.append(torch.hstack(heads) @ Wo)
+    return torch.stack(out)
+""",
     ),
     right(
         "multi_head_attention",
@@ -1176,6 +1225,28 @@ class MultiHeadAttention(nn.Module):
             MOD_HEADS: "scores = q @ k.mT / q.shape[-1] ** 0.5\n        if mask is not None:\n            scores = scores.masked_fill(~mask, -1e9)\n        heads = scores.softmax(-1) @ v"
         },
         "A query that sees no key averages over all hidden ones. Its head's output is zeros.",
+    ),
+    module(
+        "small_negative_fill",
+        {
+            MOD_HEADS: "scores = q @ k.mT / q.shape[-1] ** 0.5\n        if mask is not None:\n            scores = scores.masked_fill(~mask, -1e4)\n        weights = scores.softmax(-1)\n        heads = (weights if mask is None else weights * mask.any(-1, keepdim=True)) @ v"
+        },
+        "Hidden scores are set to -10000, which beats visible scores that lie lower. Use the smallest number of the dtype, or -inf.",
+    ),
+    module(
+        "unstable_without_a_mask",
+        {
+            MOD_HEADS: "if mask is None:\n            powers = (q @ k.mT / q.shape[-1] ** 0.5).exp()\n            heads = powers / powers.sum(-1, keepdim=True) @ v\n        else:\n            heads = attention(q, k, v, mask)"
+        },
+        "exp of a large score overflows. Use the given attention, or torch.softmax, which subtracts the maximum.",
+    ),
+    module(
+        "stale_fused_weights",
+        {
+            MAKE_O: "self.W_o = nn.Linear(d_model, d_model, bias=bias)\n        self.fused = [self.W_q.weight.detach().clone().double()]",
+            MOD_Q: "q = self.W_q(x)\n        if not self.training:\n            q = x @ self.fused[0].to(x.dtype).T\n        q = split_heads(q, self.n_heads)",
+        },
+        "In eval mode a copy of the first weights is used, which later weights never reach.",
     ),
     module(
         "always_causal",
@@ -1680,6 +1751,28 @@ ABLATION = [
     return merge_heads(rest) @ Wo
 """,
         "The heads after the removed one move up by one and meet the wrong rows of Wo. Each keeps its place.",
+    ),
+    ablation(
+        "contribution_detached",
+        ABLATE_HEAD
+        + """
+    only = torch.zeros_like(Wo)
+    only[own] = Wo[own].detach()
+    full = multi_head_attention(x, Wq, Wk, Wv, Wo, n_heads, mask, memory)
+    return full - multi_head_attention(x, Wq, Wk, Wv, only, n_heads, mask, memory).detach()
+""",
+        "The contribution is subtracted as a constant: the removed head still gets gradients.",
+    ),
+    ablation(
+        "contribution_without_the_mask",
+        ABLATE_HEAD
+        + """
+    only = torch.zeros_like(Wo)
+    only[own] = Wo[own]
+    full = multi_head_attention(x, Wq, Wk, Wv, Wo, n_heads, mask, memory)
+    return full - multi_head_attention(x, Wq, Wk, Wv, only, n_heads, memory=memory)
+""",
+        "What is subtracted was computed without the mask. Pass mask and memory to both calls.",
     ),
     ablation(
         "not_projected",

@@ -216,6 +216,38 @@ def with_empty_rows(draw, B, H, T_q, T_k):
     }
 
 
+def positive(draw, B, T, d_model):
+    """Numbers between 1 and 2, and four matrices with which every score is at -2 * factor or below."""
+    eye = torch.eye(d_model, dtype=torch.float64)
+    return draw.uniform(B, T, d_model, low=1.0, high=2.0), lambda factor: [-factor * eye, eye, eye, eye]
+
+
+def assert_hidden_do_not_matter(draw, make):
+    """`make(four)` gives a function of x and mask with two heads and the matrices `four`."""
+    x, four = positive(draw, 2, 5, 4)
+    other, seen, hidden = x.clone(), x.clone(), torch.ones(5, 5, dtype=torch.bool)
+    other[:, 3], seen[:, 1], hidden[:, 3] = -x[:, 3], 1.5 * x[:, 1], False
+    for factor in (1.0, 1e6):
+        attend = make(four(factor))
+        before, after, moved = (attend(tokens, hidden) for tokens in (x, other, seen))
+        words = f"with visible scores near {-2 * factor:.0e}, changed"
+        rest = [0, 1, 2, 4]  # the query of the hidden position itself may look elsewhere
+        hint = "a hidden score must be lower than any other"
+        assert_same(before[:, rest], after[:, rest], f"{words} a hidden position", hint=hint)
+        assert_moves(before, moved, f"{words} a visible position")
+
+
+def assert_large_scores(draw, make):
+    """Finite, and right: with scores this large every query takes the one best visible value."""
+    x, four = positive(draw, 2, 5, 4)
+    for factor in (1e3, 1e6, -1e6):
+        for mask in (None, draw.mask(5, 5)):
+            case = f"for scores near {-2 * factor:.0e}, {'without a mask' if mask is None else 'with a mask'}"
+            got = make(four(factor))(x, mask)
+            assert_finite(got, case=case)
+            assert_close(got, mha_by_loops(x, *four(factor), 2, mask), case=case, axes=AXES)
+
+
 def describe(B, T_q, T_k, H, d_k):
     return f"for B={B}, T_q={T_q}, T_k={T_k}, n_heads={H}, d_k={d_k}"
 
@@ -254,10 +286,10 @@ class TestMultiHeadAttentionFunction:
     @pytest.mark.values(points=2)
     def test_rows_that_see_nothing(self, student, draw):
         """A head of a query that sees no key contributes zeros, and every gradient is finite and right"""
-        size = B, T_q, T_k, H, d_k = (2, 3, 4, 2, 3)
+        B, T_q, T_k, H, d_k = 2, 3, 4, 2, 3
         args = [draw(B, T_q, H * d_k), *matrices(draw, H * d_k), H]
         memory = draw(B, T_k, H * d_k)
-        for name, mask in with_empty_rows(draw, *size[:1], H, T_q, T_k).items():
+        for name, mask in with_empty_rows(draw, B, H, T_q, T_k).items():
             case = f"with a mask {name}"
             full = [*args, mask, memory]
             got = student(*full)
@@ -271,17 +303,12 @@ class TestMultiHeadAttentionFunction:
     @pytest.mark.causality
     def test_hidden_positions_do_not_matter(self, student, draw):
         """What a hidden position holds moves nothing, also when visible scores are near -1e6; a visible one does"""
-        eye = torch.eye(4, dtype=torch.float64)
-        for size in (1.0, 1000.0):
-            x, hidden = draw.uniform(2, 5, 4, low=1.0, high=2.0), torch.tensor([True, True, True, False, True])
-            four = [-size * eye, size * eye, eye, eye]
-            other, seen = x.clone(), x.clone()
-            other[:, 3], seen[:, 1] = -x[:, 3], x[:, 1] + draw.uniform(4, low=0.1, high=0.2) * torch.tensor([-1, 1, -1, 1])
-            before, after, moved = (student(x, *four, 2, hidden[None].expand(5, 5), m) for m in (x, other, seen))
-            words = f"with visible scores near {-2 * size * size:.0e}, changed"
-            hint = "a hidden score must be lower than any other"
-            assert_same(before, after, f"{words} a hidden position", hint=hint)
-            assert_moves(before, moved, f"{words} a visible position", atol=0.0)
+        assert_hidden_do_not_matter(draw, lambda four: lambda x, mask: student(x, *four, 2, mask=mask))
+
+    @pytest.mark.numerics
+    def test_large_scores(self, student, draw):
+        """Scores near a million, positive and negative, give no inf and no nan, with a mask and without"""
+        assert_large_scores(draw, lambda four: lambda x, mask: student(x, *four, 2, mask=mask))
 
     @pytest.mark.mechanism
     def test_heads_are_alone(self, student, draw):
@@ -441,6 +468,24 @@ class TestMultiHeadAttentionModule:
             for leaf, gradient in zip(leaves, found, strict=True):
                 if gradient is not None:
                     assert_finite(gradient, f"the gradient with respect to {leaf}", case)
+
+    @pytest.mark.causality
+    def test_hidden_positions_do_not_matter(self, student, draw):
+        """What a hidden position holds moves nothing, also when visible scores are near -1e6; a visible one does"""
+        with torch.no_grad():
+            assert_hidden_do_not_matter(draw, lambda four: self.with_matrices(student, four))
+
+    @pytest.mark.numerics
+    def test_large_scores(self, student, draw):
+        """Scores near a million, positive and negative, give no inf and no nan, with a mask and without"""
+        with torch.no_grad():
+            assert_large_scores(draw, lambda four: self.with_matrices(student, four))
+
+    @staticmethod
+    def with_matrices(student, four):
+        state = {f"{name}.weight": W.T.contiguous() for name, W in zip(LAYERS, four, strict=True)}
+        module = load(student(4, 2), state)
+        return lambda x, mask: module(x, mask=mask)
 
     @pytest.mark.values
     def test_equals_pytorch(self, student, draw):
