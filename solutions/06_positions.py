@@ -323,18 +323,19 @@ class LearnedPositions(nn.Module):
     whose message names offset, T and max_len as numbers. offset + T == max_len is allowed.
     """
 
-    ### BEGIN SOLUTION
     def __init__(self, max_len: int, d_model: int) -> None:
         super().__init__()
+        ### BEGIN SOLUTION
         self.table = nn.Parameter(torch.randn(max_len, d_model) * 0.02)
+        ### END SOLUTION
 
     def forward(self, x: Float[Tensor, "... T d_model"], offset: int = 0) -> Float[Tensor, "... T d_model"]:
+        ### BEGIN SOLUTION
         T, max_len = x.shape[-2], self.table.shape[0]
         if offset < 0 or offset + T > max_len:
             raise ValueError(f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions")
         return x + self.table[offset : offset + T]
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 # %% check="LearnedPositions"
@@ -380,8 +381,9 @@ def rope(x: Float[Tensor, "... T d"], positions: Tensor, base: float = 10000.0) 
 
     x: (..., T, d), any leading dimensions (also none): queries or keys, d the width of a head.
        An odd d raises a ValueError whose message names it.
-    positions: integers or floats (fractions too), any numbers, negative ones as well. Their shape broadcasts to
-       x.shape[:-1] = (..., T): (T,) for the same positions everywhere, (B, 1, T) for x of shape (B, H, T, d).
+    positions: integers or floats (fractions too), any numbers, negative ones as well. Its shape has at least one
+       dimension and broadcasts to
+       x.shape[:-1] = (..., T): (T,) for the same positions everywhere, (B, 1, T) for x of (B, H, T, d).
     base: a positive number.
 
     Returns a new tensor with the shape, dtype and device of x; x and positions are not modified; gradients flow to x.
@@ -588,7 +590,8 @@ bias = alibi_bias(8, 12) + causal_bias(12)
 for ax, head in zip(axes, (0, 3)):
     weights = bias[head].softmax(dim=-1)
     image = ax.imshow(weights, cmap="viridis", vmin=0, vmax=0.5)
-    ax.set(xlabel="key (position)", ylabel="query (position)", title=f"Where does head {head + 1} of 8 look? Slope 1/{2 ** (head + 1)}")
+    ax.set(xticks=range(0, 12, 2), xlabel="key (position)", ylabel="query (position)")
+    ax.set_title(f"Where does head {head + 1} of 8 look? Slope 1/{2 ** (head + 1)}", fontsize=11)
     fig.colorbar(image, ax=ax, label="weight, all dot products equal")
 plt.tight_layout()
 plt.show()
@@ -807,7 +810,7 @@ def hurried_rope(x, positions, base=10000.0):
 
 
 q, k = torch.randn(2, 1, 8, generator=torch.Generator().manual_seed(0))
-print("query at   key at   score, hurried   score, rope   length of the query, hurried (before: {:.3f})".format(q.norm()))
+print(f"query at   key at   score, hurried   score, rope   length of the query, hurried (before: {q.norm():.3f})")
 for m in (3, 4, 10, 100):
     at, before = torch.tensor([m]), torch.tensor([m - 3])
     scores = [(f(q, at) * f(k, before)).sum().item() for f in (hurried_rope, rope)]
