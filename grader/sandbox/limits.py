@@ -16,6 +16,7 @@ class Limits:
 
     Args:
         seconds: wall time that one call of the answer may take; also for running its cells.
+        total: wall time that the judge waits for one submission, all calls and processes together.
         cpu_seconds: processor time of the whole submission.
         memory: bytes beyond what Python and PyTorch occupy.
         threads: threads at once; other processes cannot be started at all.
@@ -25,6 +26,7 @@ class Limits:
     """
 
     seconds: float = 10.0
+    total: float = 120.0
     cpu_seconds: int = 120
     memory: int = 2 << 30
     threads: int = 64
@@ -42,6 +44,7 @@ class Limits:
             "file": f"files: a file larger than {_size(self.file)}, or too many",
             "files": f"files: more than {self.files} files",
             "time": f"timeout: no answer within {self.seconds:g} s",
+            "total": f"timeout: more than {self.total:g} s for all checks together",
             "cpu": f"timeout: more than {self.cpu_seconds} s of processor time",
         }.get(limit, f"crashed: limit {limit}")
 

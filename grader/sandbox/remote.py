@@ -111,6 +111,8 @@ class RemoteSubmission:
         self._peer: _JudgePeer | None = None
         self._deadly: dict[int, AnswerLost] = {}
         self._deaths = 0
+        self.spent = 0.0
+        """Seconds that were spent waiting for this answer, all processes together."""
         self._forbidden: tuple[str, ...] = ()
         self._swapped: dict[str, Any] = {}
 
@@ -146,11 +148,12 @@ class RemoteSubmission:
         peer = self._opened()
         former = {name: value for name, value in replacements.items() if isinstance(value, _Former)}
         new = {name: value for name, value in replacements.items() if name not in former}
-        if former:
+        self._swapped = {name: value for name, value in self._swapped.items() if name not in former}
+        if former:  # also when the process dies of it: the next one starts without
             peer.ask("restore", 0, (list(former),))
         if new:
             peer.ask("swap", 0, (new,))
-        self._swapped = {name: value for name, value in self._swapped.items() if name not in former} | new
+        self._swapped |= new
         return {name: _Former() for name in new}
 
     def forbidding(self, operators: Collection[str]) -> AbstractContextManager[None]:
@@ -182,6 +185,8 @@ class RemoteSubmission:
         if self._peer is not None and self._peer.lost is None:
             return self._peer
         while True:
+            if self.spent >= self._sandbox.limits.total:
+                raise AnswerTimeout(self._sandbox.limits.said("total"))
             if self._deaths >= _DEATHS:
                 raise AnswerCrashed(f"crashed: the answer's process was lost {self._deaths} times")
             places = [place for place in range(len(self._cells)) if place not in self._deadly]
@@ -218,14 +223,17 @@ class _JudgePeer(Peer):
         self.waited = 0.0
         """Seconds spent waiting since the last `answer`: many short calls must end, too."""
         self._owner, self._number, self._sandbox = owner, number, sandbox
+        self._reason = "time"
 
     def _exchange(self, operation: str, key: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.lost is not None:
             raise _again(self.lost)
         outermost, started = not self._waiting, time.monotonic()
         if outermost:
-            seconds = self._sandbox.limits.seconds
-            self.channel.until = started + min(seconds, _PATIENCE * seconds - self.waited)
+            limits = self._sandbox.limits
+            call = min(limits.seconds, _PATIENCE * limits.seconds - self.waited)
+            self._reason = "time" if call <= limits.total - self._owner.spent else "total"
+            self.channel.until = started + min(call, limits.total - self._owner.spent)
         try:
             return super()._exchange(operation, key, args, kwargs)
         except ConnectionLost as error:
@@ -236,6 +244,7 @@ class _JudgePeer(Peer):
         finally:
             if outermost:
                 self.waited += time.monotonic() - started
+                self._owner.spent += time.monotonic() - started
 
     def interrupted(self, error: BaseException) -> None:
         if isinstance(error, ConnectionLost) or self.lost is not None:
@@ -258,7 +267,7 @@ class _JudgePeer(Peer):
         if number == signal.SIGXCPU:
             return AnswerTimeout(limits.said("cpu"))
         if isinstance(error, wire.Late):
-            return AnswerTimeout(limits.said("time"))
+            return AnswerTimeout(limits.said(self._reason))
         if isinstance(error, wire.WireError):
             return AnswerCrashed(f"crashed: what the answer sent cannot be read ({error})")
         if number == signal.SIGKILL and limit == "ended":

@@ -34,9 +34,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """Special methods that cross, and how they are carried out."""
 
+_COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
+
 
 class Asker(Protocol):
     """What a stand-in needs of its peer."""
+
+    trusted: bool
 
     def ask(self, operation: str, key: int, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """Have the other side do something with its object `key`."""
@@ -268,6 +272,8 @@ def _special(operation: str) -> Callable[..., Any]:
         handle = self.__dict__[KEY]
         if operation == "__exit__":
             args = ()
+        if operation in _COMPARISONS and not handle.peer.trusted and key_of(args[0], handle.peer) is None:
+            return NotImplemented  # no answer says that its object equals what a check expects
         return handle.peer.ask(operation, -handle.key, args, kwargs)
 
     return method
