@@ -195,6 +195,24 @@ def permutation_gap(f, x, perm):
     ),
     Mutant(
         exercise="permutation_gap",
+        name="compares_sorted_rows",
+        replace={"after - before[perm]": "after.sort(dim=0).values - before.sort(dim=0).values"},
+        slip="Both outputs are sorted before they are compared, so it no longer matters which row came out where. Compare with f(x)[perm].",
+    ),
+    Mutant(
+        exercise="permutation_gap",
+        name="tiny_is_zero",
+        replace={"return equivariance.item(), invariance.item()": "return tuple(0.0 if gap < 1e-6 else gap.item() for gap in (equivariance, invariance))"},
+        slip="Gaps below 1e-6 are set to 0; for a function with small outputs they are real. Return them as they are.",
+    ),
+    Mutant(
+        exercise="permutation_gap",
+        name="largest_mean_of_a_row",
+        replace={"(after - before[perm]).abs().max()": "(after - before[perm]).abs().mean(dim=1).max()"},
+        slip="Differences are averaged over the features of a row. The gap is the largest over all entries.",
+    ),
+    Mutant(
+        exercise="permutation_gap",
         name="squared",
         replace={"equivariance.item(), invariance.item()": "equivariance.item() ** 2, invariance.item() ** 2"},
         slip="The gaps are squared. They are absolute differences.",
@@ -658,6 +676,19 @@ def shift_matrix(delta, d_model):
     ),
     Variant(
         exercise="shift_matrix",
+        name="power_in_float64",
+        source="""
+def shift_matrix(delta, d_model):
+    if d_model % 2:
+        raise ValueError(f"d_model={d_model} is odd")
+    generator = torch.zeros(d_model, d_model, dtype=torch.float64)
+    for i in range(0, d_model, 2):
+        generator[i + 1, i], generator[i, i + 1] = 10000 ** (-i / d_model), -(10000 ** (-i / d_model))
+    return torch.linalg.matrix_power(torch.linalg.matrix_exp(generator), delta).float()
+""",
+    ),
+    Variant(
+        exercise="shift_matrix",
         name="loops",
         source="""
 def shift_matrix(delta, d_model):
@@ -895,6 +926,48 @@ def shift_matrix(delta, d_model):
         name="counts_calls",
         replace={"* 0.02)": "* 0.02)\n        self.calls = 0", ADD: "self._next(x, T, max_len)", "    def forward(": "    def _next(self, x, T, max_len):\n        start = min(self.calls, max_len - T)\n        self.calls += T\n        return x + self.table[start : start + T]\n\n    def forward("},
         slip="The module counts the tokens that it has seen. The caller says where x stands, with offset.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="compares_in_training_only",
+        replace={CONDITION: "self.training and (offset < 0 or offset + T > max_len)"},
+        slip="The table's end is checked in training only. Long inputs come in evaluation.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="padding_row",
+        source="""
+class LearnedPositions(nn.Module):
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        self.rows = nn.Embedding(max_len, d_model, padding_idx=0)
+        nn.init.normal_(self.rows.weight, std=0.02)
+
+    def forward(self, x, offset=0):
+        T, max_len = x.shape[-2], self.rows.num_embeddings
+        if offset < 0 or offset + T > max_len:
+            raise ValueError(f"{offset} {T} {max_len}")
+        return x + self.rows(torch.arange(offset, offset + T))
+""",
+        slip="padding_idx=0 freezes row 0, the first position, which then never learns.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="bounded_rows",
+        source="""
+class LearnedPositions(nn.Module):
+    def __init__(self, max_len, d_model):
+        super().__init__()
+        self.rows = nn.Embedding(max_len, d_model, max_norm=1.0)
+        nn.init.normal_(self.rows.weight, std=0.02)
+
+    def forward(self, x, offset=0):
+        T, max_len = x.shape[-2], self.rows.num_embeddings
+        if offset < 0 or offset + T > max_len:
+            raise ValueError(f"{offset} {T} {max_len}")
+        return x + self.rows(torch.arange(offset, offset + T))
+""",
+        slip="max_norm shortens the rows in place during the call. Add the rows as they are.",
     ),
     Mutant(
         exercise="LearnedPositions",
@@ -1616,6 +1689,22 @@ def alibi_bias(n_heads, T_q, T_k=None):
         for i in range(T_q):
             bias[h, i] = -slope * (torch.arange(T_k) - (T_k - T_q + i)).abs()
     return bias
+""",
+    ),
+    Variant(
+        exercise="alibi_bias",
+        name="numpy",
+        source="""
+import numpy as np
+
+def alibi_bias(n_heads, T_q, T_k=None):
+    T_k = T_q if T_k is None else T_k
+    n = 1
+    while n << 1 <= n_heads:
+        n <<= 1
+    m = [2 ** (-8 * h / n) for h in range(1, n + 1)] + [2 ** (-8 * h / (2 * n)) for h in range(1, 2 * n + 1, 2)]
+    distance = np.abs(np.subtract.outer(np.arange(T_q) + T_k - T_q, np.arange(T_k)))
+    return torch.from_numpy(np.multiply.outer(-np.array(m[:n_heads]), distance).astype(np.float32))
 """,
     ),
     Variant(
