@@ -138,6 +138,10 @@ def forbid(operators: Collection[str]) -> Iterator[None]:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Guard(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # else the first guarded operator imports the compiler, which takes a second
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = func._schema.name.split("::")[-1]
             if name in operators:
