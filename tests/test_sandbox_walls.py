@@ -582,8 +582,10 @@ def f(x):
     os.write(3, (struct.pack("<4sIQ", b"ANS1", len(text), 0) + text) * 3)
     return 42
 """
-    with sandbox.submission([Cell("code", source, "given")]) as submission, contextlib.suppress(AnswerLost):
-        assert {submission.answer("f")(1) for _ in range(5)} <= {41, 42}
+    with sandbox.submission([Cell("code", source, "given")]) as submission:
+        f = submission.answer("f")
+        with contextlib.suppress(AnswerLost):
+            assert {f(1) for _ in range(5)} <= {41, 42}
 
 
 def test_functions_of_the_check_show_nothing_but_their_results(attack: Attack) -> None:

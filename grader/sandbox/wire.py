@@ -402,7 +402,7 @@ def _one(
         _require(lengths[blob] == count * item and offset == 0, "a tensor is not as long as its blob")
         _require(span * item <= MAX_PAYLOAD, "a tensor spread too wide")
         packed = _whole(dtype, sizes, address + starts[blob], count * item)
-        return torch.zeros(span, dtype=dtype).as_strided(sizes, strides).copy_(packed)
+        return torch.zeros(span, dtype=dtype).as_strided(sizes, strides).copy_(packed).data
     _require((offset + span) * item <= lengths[blob], "a tensor reaches beyond its blob")
     if blob not in stored:
         stored[blob] = torch.empty(lengths[blob], dtype=torch.uint8)
@@ -410,7 +410,8 @@ def _one(
     if dtype is torch.bool:  # a byte that is neither 0 nor 1 compares oddly
         bytes_ = stored[blob][offset : offset + span]
         bytes_.copy_(bytes_.ne(0))
-    return torch.empty(0, dtype=dtype).set_(stored[blob].untyped_storage(), offset, sizes, strides)
+    # .data: a tensor that nobody has written to yet, as autograd counts
+    return torch.empty(0, dtype=dtype).set_(stored[blob].untyped_storage(), offset, sizes, strides).data
 
 
 # ------------------------------------------------------------------------------------------------------- values
