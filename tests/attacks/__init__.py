@@ -1,0 +1,1 @@
+"""Hostile submissions as data, and the means to see whether they changed anything."""
