@@ -24,13 +24,14 @@ from grader.bank import mutants
 from grader.checks.assertions import CheckFailed
 from grader.checks.plugin import CheckPlugin, Outcome
 from grader.lesson import Exercise, Lesson
-from grader.report import CheckResult, ExerciseResult, Report, Status
+from grader.report import CheckResult, ExerciseResult, Report, Status, plain_text
 from grader.submission import (
     AnswerError,
     AnswerLost,
     Answers,
     Forbidden,
     NotStarted,
+    NoVerdict,
     Submission,
     describe,
     locate,
@@ -98,6 +99,7 @@ def judge(
 
     Raises:
         CheckFileError: when a check file cannot be run.
+        NoVerdict: when answers cannot be asked, through no fault of theirs.
         KeyboardInterrupt: passed on.
     """
     exercises = [exercise for exercise in lesson.exercises if only is None or exercise.name in only]
@@ -107,6 +109,8 @@ def judge(
         _run_pytest(plugin, check_files(lesson, hidden=hidden))
         outcomes: dict[tuple[int, str], list[Outcome]] = {}
         for outcome in plugin.outcomes:
+            if isinstance(outcome.error, NoVerdict):
+                raise outcome.error
             outcomes.setdefault((outcome.contestant, outcome.exercise), []).append(outcome)
         results = [
             tuple(_exercise_result(lesson, e, outcomes.get((i, e.name), []), diagnose) for e in exercises)
@@ -130,7 +134,7 @@ def judge_with_stand_ins(
     for result in report.exercises:
         if result.status not in ("failed", "error") or _reference_or_none(lesson) is None:
             continue
-        earlier = [name for name in order[: order.index(result.name)] if name in submission.uses(result.name)]
+        earlier = [name for name in order[: order.index(result.name)] if name in _uses(submission, result.name)]
         unknown = [name for name in earlier if name not in verdicts]
         if unknown:
             (more,) = judge(lesson, [submission], only=unknown, **options)
@@ -138,17 +142,43 @@ def judge_with_stand_ins(
         failed = [name for name in earlier if not verdicts[name].passed]
         if not failed:
             continue
-        former = submission.swap({name: reference(lesson).answer(name) for name in failed})
-        try:
+        with _replaced(submission, {name: reference(lesson).answer(name) for name in failed}) as done:
+            if not done:
+                continue
             (again,) = judge(lesson, [submission], only=[result.name], **options)
-        finally:
-            submission.swap(former)
         (better,) = again.exercises
         if better.score > result.score:
             names = " and ".join(failed)
             note = f"Judged with the course's own {names} in place of yours, which does not pass: an error counts once."
             report = report.with_exercise(replace(better, note=f"{note} {better.note}".strip()))
     return report
+
+
+def _uses(submission: Answers, name: str) -> frozenset[str]:
+    """See `Answers.uses`; an answer that cannot be asked uses nothing."""
+    try:
+        return submission.uses(name)
+    except NoVerdict:
+        raise
+    except (Exception, AnswerLost):
+        return frozenset()
+
+
+@contextlib.contextmanager
+def _replaced(submission: Answers, replacements: Mapping[str, Any]) -> Iterator[bool]:
+    """Put other objects under these names of an answer; whether that worked."""
+    try:
+        former = submission.swap(replacements)
+    except NoVerdict:
+        raise
+    except (Exception, AnswerLost):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with contextlib.suppress(AnswerLost, AnswerError):
+            submission.swap(former)
 
 
 def _reference_or_none(lesson: Lesson) -> Submission | None:
@@ -179,9 +209,9 @@ def _exercise_result(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outc
     if outcomes and not any(errors):
         status = "passed"
     elif lost is not None:
-        status, note = lost.status, str(lost)  # type: ignore[assignment]
+        status, note = lost.status, plain_text(str(lost))  # type: ignore[assignment]
     elif absent is not None:
-        status, note = absent.status, str(absent)  # type: ignore[assignment]
+        status, note = absent.status, plain_text(str(absent))  # type: ignore[assignment]
     elif _not_started(outcomes):
         status, note = (
             "missing",
@@ -203,7 +233,7 @@ def _exercise_result(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outc
                 hidden=outcome.hidden,
                 passed=error is None,
                 points=outcome.points,
-                message="" if error is None else _message(error),
+                message="" if error is None else plain_text(_message(error)),
                 picture=getattr(error, "picture", None),
                 slip=slip if error is not None else "",
             )
@@ -286,7 +316,7 @@ class _Bounded(io.TextIOBase):
         return len(text)
 
     def getvalue(self) -> str:
-        return "".join(self._parts).rstrip()
+        return plain_text("".join(self._parts).rstrip())
 
 
 @contextlib.contextmanager

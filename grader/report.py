@@ -115,6 +115,18 @@ class Report:
         return replace(self, exercises=tuple(result if e.name == result.name else e for e in self.exercises))
 
 
+def plain_text(text: str, limit: int = 3_000) -> str:
+    """Text from an answer as text: nothing in it moves a cursor, changes a direction or fills a page."""
+    if len(text) > limit:
+        text = f"{text[:limit]}..."
+    shown = (c if c.isprintable() or c == "\n" else " " if c == "\t" else _escaped(c) for c in text)
+    return "".join(shown)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
 def plain(number: float) -> str:
     """3.0 as "3", 2.5 as "2.5"."""
     return f"{number:g}"

@@ -56,6 +56,10 @@ class BrokenCell(AnswerError):
     """The exercise's cell raises before it defines anything."""
 
 
+class NoVerdict(Exception):
+    """The judge itself cannot go on: this says nothing about anybody's answer."""
+
+
 class Forbidden(Exception):
     """The answer called the very operation that the exercise asks to write."""
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from grader.sandbox import landlock, syscalls
 from grader.sandbox.limits import Limits
+from grader.submission import NoVerdict
 
 CODE = "/box"
 TEMPORARY = "/tmp"
@@ -43,7 +44,7 @@ _SIZE = 128 << 20
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class BoxError(Exception):
+class BoxError(NoVerdict):
     """The box could not be built, or broke: one sentence that says why."""
 
 
