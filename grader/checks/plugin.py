@@ -200,21 +200,35 @@ def _careful(answer: Any, item: pytest.Item) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         kept = [a.detach().clone() for a in given]
-        result = answer(*args, **kwargs)
-        for tensor, before in zip(given, kept, strict=True):
-            same = tensor.shape == before.shape and tensor.dtype == before.dtype
-            if same and torch.equal(tensor.detach().nan_to_num(), before.nan_to_num()):
-                continue
-            if isinstance(result, Tensor) and result.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+        result = None
+        try:
+            result = answer(*args, **kwargs)
+        finally:
+            changed = [(t, b) for t, b in zip(given, kept, strict=True) if not _identical(t.detach(), b)]
+            if isinstance(result, Tensor) and any(result is t or _one_storage(result, t) for t, _ in changed):
                 result = result.clone()
-            with torch.no_grad():
-                if same:
-                    tensor.detach().copy_(before)
-                else:
-                    tensor.data = before
+            for tensor, before in changed:
+                with torch.no_grad():
+                    if tensor.shape == before.shape and tensor.dtype == before.dtype:
+                        tensor.detach().copy_(before)
+                    else:
+                        tensor.data = before
         return result
 
     return call
+
+
+def _identical(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or (
+        one.is_floating_point() and torch.equal(one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5))
+    )
+
+
+def _one_storage(one: Tensor, other: Tensor) -> bool:
+    dense = one.layout is torch.strided and other.layout is torch.strided
+    return dense and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _parameters(function: Any) -> tuple[str, ...]:
