@@ -160,7 +160,7 @@ for name, f in layers.items():
 # The last row is worth a look. Adding a table without any attention is *not* equivariant, and yet its mean does not
 # notice a reordering: $\frac1T\sum_t (x_t + p_t)$ is the same in every order. Positions help a pooled output only if
 # something *nonlinear* meets the sum $x_t + p_t$. (The other way round, a positive gap after pooling with equivariance
-# gap 0, cannot happen. Why not?)
+# gap 0, cannot happen: reordered rows have the same mean.)
 
 # %% [markdown] claims="002.s5-e"
 # ## Sine and cosine
@@ -302,8 +302,8 @@ print(f"a step of 3, then one of 4, against one of 7: {twice.abs().max():.0e}")
 # - **It ends.** A table of 1024 rows has nothing to say about position 1024 (the 1025th). Failing loudly is the only
 #   honest behavior.
 # - **It starts as noise.** Row 5 is not near row 6 before training has made it so. A start at zero would not be
-#   fatal (each row gets its own gradient), but at zero the model begins as a bag of words. GPT-2 draws from
-#   $\mathcal N(0, 0.02^2)$.
+#   fatal (each row gets its own gradient), but at zero an encoder begins as a bag of words. GPT (Radford et al. 2018)
+#   draws from $\mathcal N(0, 0.02^2)$, and so do we.
 # - **Rows that are never used are never trained.** Train on 100 positions of 1024, and the other 924 stay noise.
 #
 # While decoding token by token (lesson 08), the model gets one new token at a time. Its position is not 0 but the
@@ -382,8 +382,8 @@ def rope(x: Float[Tensor, "... T d"], positions: Tensor, base: float = 10000.0) 
     x: (..., T, d), any leading dimensions (also none): queries or keys, d the width of a head.
        An odd d raises a ValueError whose message names it.
     positions: integers or floats (fractions too), any numbers, negative ones as well. Its shape has at least one
-       dimension and broadcasts to
-       x.shape[:-1] = (..., T): (T,) for the same positions everywhere, (B, 1, T) for x of (B, H, T, d).
+       dimension and broadcasts to x.shape[:-1] = (..., T): (T,) for the same positions everywhere, (B, 1, T) for x
+       of shape (B, H, T, d).
     base: a positive number.
 
     Returns a new tensor with the shape, dtype and device of x; x and positions are not modified; gradients flow to x.
@@ -654,6 +654,7 @@ def order_accuracy(seed, **options):
     return 100 * ((model(ids) > 0) == (label > 0)).float().mean().item()
 
 
+# %% demo
 table = sinusoidal_encoding(8, 32)
 readers = {
     "bag of words": {},
@@ -693,7 +694,7 @@ print({name: [round(a, 1) for a in row] for name, row in zip(readers, accuracy.t
 # %% [markdown] claims="002.s5-d"
 # ## Experiment: longer than in training
 #
-# It used to be said that there are two mainstream encodings, sinusoidal and learned. That was right in 2018. RoPE (2021)
+# It used to be said that there are two mainstream encodings, sinusoidal and learned. That was about right in 2018. RoPE (2021)
 # is the usual one in large language models now, ALiBi (2021, published 2022) was used by BLOOM and MPT, T5 (2020) has
 # learned biases by distance, and some models leave out positions in some layers. Compare four and none.
 #
@@ -918,7 +919,7 @@ for m in (3, 4, 10, 100):
 # - Interleaved and half layout are one rotation with reordered features; mixed, they are neither.
 # - Angles in float64; offsets in decoding; rectangles aligned at the bottom right.
 #
-# References: Vaswani et al. 2017, *Attention Is All You Need*; Devlin et al. 2019, *BERT*; Radford et al. 2019 (GPT-2); Raffel et al. 2020 (T5);
+# References: Vaswani et al. 2017, *Attention Is All You Need*; Devlin et al. 2019, *BERT*; Radford et al. 2018 (GPT); Raffel et al. 2020 (T5);
 # Su et al. 2021, *RoFormer*; Press et al. 2022, *Train Short, Test Long*; Haviv et al. 2022, *Transformer Language Models without Positional
 # Encodings Still Learn Positional Information*; Chen et al. 2023, *Extending Context Window of Large Language Models via Positional
 # Interpolation*; Peng et al. 2023, *YaRN*.
