@@ -40,6 +40,7 @@ from grader import check, hint, progress, solution
 import matplotlib.pyplot as plt
 
 plt.style.use("tableau-colorblind10")
+torch.set_num_threads(1)  # the matrices here are tiny: more threads would only wait for one another
 
 # %% [markdown] claims="000.2.6-b 001.s1-b 001.s1-c 002.s1-i 002.s1-j"
 # ## Which Transformer?
@@ -603,7 +604,7 @@ for (name, wiring), line in zip(wirings.items(), ("-", "--", ":", "-.")):
         ax.plot(range(1, len(values) + 1), values, line, label=name, linewidth=2)
     print(f"{name:18s} last block: gradient at W_2 {means[2, -1]:.1e}, at W_q {means[3, -1]:.1e}, cosine {means[1, -1]:.3f}")
 for ax, label in zip(axes.flat, panels):
-    ax.set_title(label, fontsize=10)
+    ax.set_ylabel(label)
     if "cosine" not in label:
         ax.set_yscale("log")
 for ax in axes[1]:
@@ -679,7 +680,7 @@ def train(wiring, depth, warmup=1, steps=150, lr=3e-3, B=16, V=12, T=24, seed=0)
     torch.manual_seed(seed)
     gen = torch.Generator().manual_seed(seed + 1)
     model = Stack(wiring, depth, V, T)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
     losses = []
     for step in range(steps):
         half = torch.randint(V, (B, T // 2), generator=gen)
@@ -746,7 +747,7 @@ plt.show()
 #
 # The layout (batch, sequence, hidden) comes in and goes out; only inside does it change. As a drawing the
 # example is fine, as a *test* it is poor: $B = H$ and $T = d_k$, so the shape of `q` is also the shape of
-# `scores`, and half the possible mistakes of axis leave every shape as it is. You will see three of them below.
+# `scores`, and many a mistake of axis leaves every shape as it is. You will see three of them below.
 # %% solve="shape_walk" points=4 difficulty=2 importance=5 minutes=15
 def shape_walk(B: int, T: int, d_model: int, n_heads: int, d_ff: int) -> dict[str, tuple[int, ...]]:
     """The shape of every intermediate of the pre-norm decoder block with SwiGLU, by name, in order of computation.
