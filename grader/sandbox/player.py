@@ -19,8 +19,9 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -272,6 +273,30 @@ class _Output(io.TextIOBase):
         return text
 
 
+@contextmanager
+def _kernels_refused(operators: Sequence[str]) -> Iterator[None]:
+    """Put something that raises in the place of the operators' kernels: a mode sees only its own thread."""
+    import torch
+
+    from grader.submission import Forbidden
+
+    def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
+        raise Forbidden("the answer calls PyTorch's own operation, which this exercise asks you to write")
+
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # noqa: TOR901
+    try:
+        for name in operators:
+            packet = getattr(torch.ops.aten, name, None)
+            for overload in packet.overloads() if packet is not None else ():
+                with suppress(RuntimeError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    full = name if overload == "default" else f"{name}.{overload}"
+                    library.impl(full, refuse, "CPU")  # type: ignore[no-untyped-call]
+        yield
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]
+
+
 def _limit(error: BaseException) -> str:
     """Which limit of the process an exception speaks of, if any."""
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
@@ -345,8 +370,10 @@ def _play(channel: Channel) -> int:
         def _restore(self, submission: Submission, names: list[str]) -> None:
             submission.swap({name: self._former.pop(name) for name in names if name in self._former})
 
-        def forbidding(self, operators: Sequence[str]) -> AbstractContextManager[None]:  # type: ignore[override]
-            return forbid(operators)
+        @contextmanager
+        def forbidding(self, operators: Sequence[str]) -> Iterator[None]:
+            with forbid(operators), _kernels_refused(operators):
+                yield
 
         def exception_kind(self, name: str) -> type[BaseException] | None:
             return kinds.get(name) or super().exception_kind(name)
