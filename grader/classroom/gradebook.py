@@ -78,7 +78,8 @@ class Book:
         book = self._book
         book.update_or_create_student(student)
         when = {"timestamp": timestamp} if timestamp else {}
-        submission = book.update_or_create_submission(self.assignment, student, **when)
+        with book.db.no_autoflush:  # SQLAlchemy warns of objects that are only half linked
+            submission = book.update_or_create_submission(self.assignment, student, **when)
         for entry in submission.notebooks:
             grades = {grade.name: grade for grade in entry.grades}
             comments = {comment.name: comment for comment in entry.comments}

@@ -20,6 +20,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Enum
 
 from grader.classroom.results import Record, answers_digest, checks_digest, course_secret, seed_for
+from grader.classroom.sanitize import without_acting_tex
 from grader.classroom.splice import OWN
 from grader.lesson import Cell, Lesson, NotebookError, load_lesson
 from grader.report import ExerciseResult, Report, as_html
@@ -220,7 +221,7 @@ def feedback(report: Report, result: ExerciseResult, hints: tuple[str, ...]) -> 
     A check is shown by its title and message, never by its source. MathJax keeps out of what came from the answer.
     """
     table = as_html(Report(report.lesson, (result,), report.printed if result is report.exercises[0] else ""))
-    parts = [f'<div class="tex2jax_ignore mathjax_ignore">{table}</div>']
+    parts = [f'<div class="tex2jax_ignore mathjax_ignore">{without_acting_tex(table)}</div>']
     if result.status in ("failed", "error") and hints:
         text = html.escape(hints[0]).replace("\n", "<br>")
         parts.append(f'<div style="max-width:50em;margin-top:4px"><b>A hint:</b> {text}</div>')

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import nh3
@@ -33,6 +33,7 @@ _PLAIN_TAG = re.compile(
 )
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?])")
 _SCHEME = re.compile(r"(?:java|vb|live)\s*script\s*:|data\s*:\s*(?!image/)", re.IGNORECASE)
+_ATTACHED = re.compile(r"attachment:([^\s()\[\]<>\"']+)")
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SAFE_OUTPUTS = ("text/plain", *_IMAGE_TYPES)
 
@@ -47,7 +48,12 @@ def clean_html(text: str) -> str:
         url_schemes={"http", "https", "mailto", "data"},
         link_rel="noopener noreferrer nofollow",
     )
-    return _TEX.sub(r"\\ ", cleaned)
+    return without_acting_tex(cleaned)
+
+
+def without_acting_tex(text: str) -> str:
+    """`text` without the TeX commands by which MathJax makes links and styles: their backslash stands apart."""
+    return _TEX.sub(r"\\ ", text)
 
 
 def _attribute(_tag: str, name: str, value: str) -> str | None:
@@ -61,15 +67,19 @@ def _attribute(_tag: str, name: str, value: str) -> str | None:
     return value
 
 
-def clean_markdown(source: str) -> str:
-    """Markdown in which only plain tags without attributes are left of HTML; the rest of it is shown as text."""
+def clean_markdown(source: str, attachments: Collection[str] = ()) -> str:
+    """Markdown in which only plain tags without attributes are left of HTML; the rest of it is shown as text.
+
+    nbconvert stops at a picture that is not among the `attachments`: such a one is renamed.
+    """
     out, last = [], 0
     for found in _PLAIN_TAG.finditer(source):
         out += [_TAG_START.sub("&lt;", source[last : found.start()]), found.group()]
         last = found.end()
     text = "".join([*out, _TAG_START.sub("&lt;", source[last:])])
     text = re.sub(r"(?im)^(\s*(?:`{3,}|~{3,})\s*)mermaid", r"\1text", text)
-    return _TEX.sub(r"\\ ", _SCHEME.sub("removed:", text))
+    text = _ATTACHED.sub(lambda found: found[0] if found[1] in attachments else f"missing-{found[1]}", text)
+    return without_acting_tex(_SCHEME.sub("removed:", text))
 
 
 @pass_context
@@ -105,10 +115,10 @@ def clean_cell(cell: Any) -> None:
         cell["cell_type"] = "markdown"
         cell["source"] = "\n".join("    " + line for line in cell["source"].split("\n"))
         role = OWN
-    if role in (OWN, "essay"):
-        cell["source"] = clean_markdown(cell["source"])
     if "attachments" in cell:
         cell["attachments"] = _clean_attachments(cell["attachments"])
+    if role in (OWN, "essay"):
+        cell["source"] = clean_markdown(cell["source"], cell.get("attachments", {}))
 
 
 def _clean_attachments(attachments: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -83,6 +83,9 @@ def carry_over(released: Json, submitted: Json) -> Json:
         RefusedSubmission: when it is not a notebook.
     """
     answered = tidy(submitted)
+    released = copy.deepcopy(released)
+    for cell in released["cells"]:
+        _tag_own_question(cell["metadata"])
     known = {cell.get("id"): cell for cell in released["cells"]}
     edited: dict[str, Json] = {}
     for cell in answered["cells"]:
@@ -147,6 +150,14 @@ def tidy(notebook: Any) -> Json:
     return {"cells": out, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 
 
+def _tag_own_question(metadata: Json) -> None:
+    """An instructor's own written question, made with nbgrader's Create Assignment, is an answer cell like ours."""
+    data = metadata.get("nbgrader")
+    name = data.get("grade_id") if isinstance(data, dict) and data.get("solution") else None
+    if isinstance(name, str) and "grader" not in metadata:
+        metadata["grader"] = {"role": "essay", "name": name}
+
+
 def _tidy_metadata(metadata: Any) -> Json:
     """What splicing looks at: our own tag, and whether nbgrader's is there."""
     out: Json = {}
@@ -156,6 +167,8 @@ def _tidy_metadata(metadata: Any) -> Json:
             out["grader"] = {k: v for k, v in tag.items() if k in ("role", "name") and isinstance(v, str)}
         if metadata.get("nbgrader") is not None:
             out["nbgrader"] = {}
+            _tag_own_question(both := {**out, "nbgrader": metadata["nbgrader"]})
+            out |= {key: value for key, value in both.items() if key == "grader"}
     return out
 
 

@@ -246,7 +246,7 @@ class ClusterPool:
         from distributed import as_completed
 
         open_jobs: dict[Any, Job] = {}
-        done = as_completed()
+        done = as_completed(loop=self._client.loop)
         while True:
             room = 2 * max(1, sum(self._client.nthreads().values())) - len(open_jobs)
             for job in (job for _, job in zip(range(room), jobs, strict=False)):

@@ -1,0 +1,522 @@
+"""A class at once: the same as nbgrader would do, whatever the order, the workers, and the moment at which it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbgrader.api import Gradebook
+from seminar import HALF, ROW_SUMS, copy_of, hand_in, handed_in, nbgrader, own, scores
+
+from grader import cli
+from grader.classroom import batch
+from grader.classroom.batch import Line, Run, changes
+from grader.classroom.course import Course, CourseError
+from grader.classroom.gradebook import Book
+from grader.classroom.workers import ClusterPool, Job, LocalPool, Verdict, judge_job
+from grader.lesson import ROOT, load_lesson
+from grader.sandbox.remote import sandbox_available
+
+FULL = load_lesson("00").exercise("row_sums").points
+
+
+class Here:
+    """A pool that judges in this process; knows how often."""
+
+    def __init__(self) -> None:
+        self.judged: list[str] = []
+
+    def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, Verdict]]:
+        for job in jobs:
+            self.judged.append(job.student)
+            yield job, judge_job(job)
+
+
+def grade(root: Path, pool: Any = None, **options: Any) -> list[Line]:
+    told: list[Line] = []
+    run = Run(Course.open(root), "week1", **{"isolation": "none", **options}, say=told.append)
+    assert [line.state for line in run.run(pool or Here())] == [line.state for line in told]
+    return told
+
+
+def states(lines: list[Line]) -> dict[str, str]:
+    return {line.student: line.state for line in lines}
+
+
+def a_class(folder: Path, size: int, answer: str = ROW_SUMS) -> Path:
+    """The course with so many submissions, all different."""
+    root = copy_of(handed_in(), folder)
+    shutil.rmtree(root / "submitted")
+    for number in range(size):
+        hand_in(root, f"s{number:02}", {"row_sums": answer + f"  # {number}"})
+    return root
+
+
+def outcome(root: Path) -> dict[str, Any]:
+    """Everything that grading left: the gradebook's rows, the graded notebooks, the verdicts."""
+    found: dict[str, Any] = {}
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+        for submission in gradebook.assignment_submissions("week1"):
+            for notebook in submission.notebooks:
+                for grade in notebook.grades:
+                    found[submission.student_id, grade.name] = (grade.auto_score, grade.needs_manual_grade)
+                for comment in notebook.comments:
+                    found[submission.student_id, comment.name, "comment"] = comment.auto_comment
+    for path in (root / "autograded").rglob("*"):
+        if path.is_file():
+            assert path.stat().st_mode & 0o777 == 0o444
+            found[str(path.relative_to(root))] = path.read_text()
+    assert not list(root.rglob("*.new"))
+    for path in (root / ".grader" / "judged" / "week1").glob("*.json"):
+        found[path.name] = json.loads(path.read_text())["records"]
+    return found
+
+
+# ------------------------------------------------------------------------------------------ as nbgrader would
+
+
+@pytest.mark.skipif(not sandbox_available(), reason=str(sandbox_available().reason))
+def test_the_command_leaves_what_nbgrader_autograde_leaves(tmp_path: Path, capsys: Any) -> None:
+    """The same scores, comments and notebooks, byte for byte; feedback works on them."""
+    stock, ours = copy_of(handed_in(), tmp_path / "1"), copy_of(handed_in(), tmp_path / "2")
+    for root in (stock, ours):
+        (root / "submitted" / "ada" / "week1" / "timestamp.txt").write_text("2026-03-01 10:00:00 UTC\n")
+        (root / "submitted" / "ada" / "week1" / "data").mkdir()
+        (root / "submitted" / "ada" / "week1" / "data" / "mine.csv").write_text("1,2")
+        (root / "source" / "week1" / "given.csv").write_text("3")
+    nbgrader(stock, "autograde", "week1")
+    assert cli.main(["grade", str(ours), "week1", "-j", "2"]) == 0
+    said = capsys.readouterr().out
+    for line in ("graded  ada: 1 of 1 (00_start_here 1)", "graded  eve: 0 of 1", "week1: 5 graded"):
+        assert line in said
+    expected, found = outcome(stock), outcome(ours)
+    assert {
+        k: v for k, v in found.items() if k not in {f"{s}.json" for s in ("ada", "bob", "eve", "spy", "xss")}
+    } == expected
+    assert ("autograded/ada/week1/data/mine.csv") in found and "autograded/eve/week1/given.csv" in found
+    nbgrader(ours, "generate_feedback", "week1", "--student=bob")
+    assert "A hint:" in (ours / "feedback" / "bob" / "week1" / "00_start_here.html").read_text()
+
+
+def test_order_and_number_of_workers_do_not_matter(tmp_path: Path) -> None:
+    one, three = copy_of(handed_in(), tmp_path / "1"), copy_of(handed_in(), tmp_path / "2")
+    grade(one)
+    with LocalPool(2) as pool:
+        assert set(states(grade(three, pool)).values()) == {"graded"}
+        assert len(pool.pids) == 2
+    assert outcome(one) == outcome(three)
+
+
+def test_a_persons_grades_and_late_penalties_are_nbgraders(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    config = root / "nbgrader_config.py"
+    plugin = "\nfrom nbgrader.plugins import LateSubmissionPlugin\nLateSubmissionPlugin.penalty_method = 'zero'\n"
+    config.write_text(config.read_text() + plugin + "c.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+        gradebook.update_or_create_assignment("week1", duedate="2026-01-01 00:00:00 UTC")
+    (root / "submitted" / "ada" / "week1" / "timestamp.txt").write_text("2026-01-02 00:00:00 UTC")
+    grade(root)
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+        assert gradebook.find_submission("week1", "ada").late_submission_penalty == FULL
+        assert gradebook.find_submission("week1", "bob").late_submission_penalty == 0
+        mark = gradebook.find_grade("row_sums-check", "00_start_here", "week1", "bob")
+        mark.manual_score = 0.25
+        gradebook.db.commit()
+    grade(root, again=True)
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+        mark = gradebook.find_grade("row_sums-check", "00_start_here", "week1", "bob")
+        assert mark.score == 0.25 and mark.needs_manual_grade, "the person's grade stays, and is to be looked at again"
+
+
+# ------------------------------------------------------------------------------------------ killed, resumed
+
+
+def test_a_second_run_judges_only_what_is_new(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    grade(root)
+    before = outcome(root)
+    pool = Here()
+    assert set(states(grade(root, pool)).values()) == {"kept"} and pool.judged == []
+    notebook = root / "submitted" / "eve" / "week1" / "00_start_here.ipynb"
+    notebook.write_text(notebook.read_text().replace("raise NotImplementedError", "return x.sum(-1)  # "))
+    assert states(grade(root, pool))["eve"] == "graded" and pool.judged == ["eve"]
+    assert scores(root)["eve"] == FULL
+    (root / "gradebook.db").unlink()
+    shutil.copy(handed_in() / "gradebook.db", root)
+    shutil.rmtree(root / "autograded" / "bob")
+    assert set(states(grade(root, pool)).values()) == {"kept"} and pool.judged == ["eve"]
+    assert {k: v for k, v in outcome(root).items() if "eve" not in str(k)} == {
+        k: v for k, v in before.items() if "eve" not in str(k)
+    }
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nobody catches it."""
+
+
+POINTS = [
+    (batch, "write_atomically"),
+    (Book, "save"),
+    (Book, "_save"),
+    (Run, "_copy_extras"),
+    (Run, "_write"),
+    (os, "replace"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), POINTS, ids=[name for _, name in POINTS])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("call", [1, 4])
+def test_a_run_that_ends_at_any_step_is_taken_up(
+    owner: Any, name: str, moment: str, call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, undisturbed = copy_of(handed_in(), tmp_path / "1"), finished()
+    real, calls = getattr(owner, name), 0
+
+    def deadly(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and moment == "before":
+            raise Killed
+        result = real(*args, **kwargs)
+        if calls == call:
+            raise Killed
+        return result
+
+    pool = Here()
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(owner, name, deadly)
+        grade(root, pool)
+    assert set(states(grade(root, pool)).values()) <= {"graded", "kept"}
+    assert outcome(root) == undisturbed
+    assert len(pool.judged) <= 6 and set(pool.judged) == {"ada", "bob", "eve", "spy", "xss"}
+
+
+_finished: dict[str, Any] = {}
+
+
+def finished() -> dict[str, Any]:
+    """What an undisturbed run leaves."""
+    if not _finished:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            root = copy_of(handed_in(), Path(folder))
+            grade(root)
+            _finished.update(outcome(root))
+    return _finished
+
+
+def test_a_journal_line_that_was_cut_off_is_no_line(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    grade(root)
+    journal = root / ".grader" / "judged" / "week1" / "journal.jsonl"
+    journal.write_text(journal.read_text()[:-20] + "\x00")
+    (root / ".grader" / "judged" / "week1" / "ada.json").write_text('{"key": "x", "rec')
+    pool = Here()
+    lines = states(grade(root, pool))
+    assert pool.judged == ["ada"] and lines["ada"] == "graded" and lines["xss"] == "kept"
+    assert outcome(root) == finished()
+
+
+def run_command(root: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "grader", "grade", str(root), "week1", "--isolation", "none", *options]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_kill_9_in_the_middle_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    slow = "import time\ntime.sleep(0.3)\n" + ROW_SUMS + "\nif True:\n    import time\n    time.sleep(0.3)\n"
+    root = a_class(tmp_path / "1", 10, slow)
+    process = run_command(root, "-j", "2")
+    assert process.stdout is not None
+    before = [process.stdout.readline().split()[1] for _ in range(3)]
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(children) >= 2
+    deadline = time.monotonic() + 20
+    while any(Path("/proc", child).exists() for child in children):
+        assert time.monotonic() < deadline, "a worker outlives its coordinator"
+        time.sleep(0.1)
+    done, _ = run_command(root, "-j", "2").communicate(timeout=120)
+    lines = {
+        line.split()[1].rstrip(":"): line.split()[0]
+        for line in done.splitlines()
+        if line.startswith(("graded", "kept"))
+    }
+    assert len(lines) == 10 and all(lines[student.rstrip(":")] == "kept" for student in before)
+    assert set(scores(root)) == set(lines) and set(scores(root).values()) == {FULL}
+    again, _ = run_command(root).communicate(timeout=120)
+    assert "10 kept" in again
+
+
+def test_a_killed_worker_costs_nothing(tmp_path: Path) -> None:
+    root = a_class(tmp_path, 6)
+    killed: list[int] = []
+    told: list[Line] = []
+
+    def say(line: Line) -> None:
+        told.append(line)
+        if len(told) == 2:
+            killed.append(max(pool.pids))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with LocalPool(2) as pool:
+        Run(Course.open(root), "week1", isolation="none", say=say).run(pool)
+        assert killed and killed[0] not in pool.pids
+    assert len(told) == 6 and {line.state for line in told} == {"graded"}
+    assert set(scores(root).values()) == {FULL}
+
+
+def test_a_job_that_kills_its_workers_is_told_and_the_class_goes_on(tmp_path: Path) -> None:
+    """With the walls down an answer can end its judge: it gets no grade, and the others get theirs."""
+    root = a_class(tmp_path, 2)
+    hand_in(root, "bad", {"row_sums": "import os\nif True:\n    import os\n    os._exit(3)\n" + ROW_SUMS})
+    with LocalPool(1) as pool:
+        lines = states(grade(root, pool))
+    assert lines == {"bad": "failed", "s00": "graded", "s01": "graded"}
+    assert set(scores(root)) == {"s00", "s01"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_grades_the_same_even_when_a_worker_is_killed(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    root, other = a_class(tmp_path / "1", 8), a_class(tmp_path / "2", 8)
+    grade(other)
+    told: list[Line] = []
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
+        pids = [worker.process.pid for worker in cluster.workers.values()]
+        assert len(pids) == 2
+
+        def say(line: Line) -> None:
+            told.append(line)
+            if len(told) == 2:
+                os.kill(pids[0], signal.SIGKILL)
+
+        with ClusterPool(cluster.scheduler_address) as pool:
+            Run(Course.open(root), "week1", isolation="none", say=say).run(pool)
+    assert len(told) == 8 and {line.state for line in told} == {"graded"}
+    assert outcome(root) == outcome(other)
+
+
+def test_a_scheduler_that_is_not_there_is_named() -> None:
+    with pytest.raises(CourseError, match="no scheduler answers at"):
+        ClusterPool("nonsense-address")
+
+
+def test_only_one_run_at_a_time(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+
+    class Other(Here):
+        def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, Verdict]]:
+            with pytest.raises(CourseError, match="being graded by another process"):
+                grade(root)
+            return super().run(jobs)
+
+    assert len(grade(root, Other())) == 5
+
+
+# ------------------------------------------------------------------------------------------ odd submissions
+
+
+def test_odd_submissions_are_refused_with_a_sentence_and_the_class_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_of(handed_in(), tmp_path / "1")
+    submitted = root / "submitted"
+    for name in ("-rf", "a..b", "<script>", "a b", "x\ny", "\u202egnp"):
+        shutil.copytree(submitted / "ada", submitted / name)
+    (submitted / "dir_link").symlink_to(submitted / "ada")
+    for name in ("part_link", "nb_link", "not_json", "huge", "none", "date", "latin", "deep", "file"):
+        (submitted / name).mkdir()
+        (submitted / name / "week1").mkdir()
+    notebook = "week1/00_start_here.ipynb"
+    (submitted / "part_link" / "week1").rmdir()
+    (submitted / "part_link" / "week1").symlink_to(submitted / "ada" / "week1")
+    (submitted / "nb_link" / notebook).symlink_to(submitted / "ada" / notebook)
+    (submitted / "not_json" / notebook).write_text('{"cells": [')
+    monkeypatch.setattr(batch, "MAX_BYTES", 200_000)
+    (submitted / "huge" / notebook).write_text(" " * 200_001)
+    shutil.copy(submitted / "ada" / notebook, submitted / "date" / notebook)
+    (submitted / "date" / "week1" / "timestamp.txt").write_text("yesterday-ish")
+    (submitted / "latin" / notebook).write_bytes(b"\xff{}")
+    (submitted / "deep" / notebook).write_text("[" * 100_000)
+    (submitted / "file" / "week1").rmdir()
+    (submitted / "file" / "week1").write_text("no folder")
+    (submitted / "absent").mkdir()  # handed in nothing for this assignment: not a line
+    (submitted / ".DS_Store").write_text("")
+    lines = grade(root)
+    found = {line.student: (line.state, line.reason) for line in lines}
+    refused = {student: reason for student, (state, reason) in found.items() if state == "refused"}
+    for student, said in {
+        "-rf": "student's id", "a..b": "student's id", "<script>": "student's id", "a b": "student's id", "x?y": "student's id",
+        "?gnp": "student's id", "dir_link": "symbolic link", "part_link": "symbolic link", "nb_link": "symbolic link",
+        "not_json": "not complete JSON", "huge": "more than 0 MB", "none": "was handed in", "date": "no date",
+        "latin": "not UTF-8", "deep": "not complete JSON", "file": "not a folder",
+    }.items():  # fmt: skip
+        assert said in refused.pop(student), student
+    assert refused == {}
+    assert {s for s, (state, _) in found.items() if state == "graded"} == {"ada", "bob", "eve", "spy", "xss"}
+    assert {k: v for k, v in outcome(root).items() if k in finished()} == finished()
+    assert not any("\n" in str(line) for line in lines)
+
+
+def test_a_missing_notebook_of_several_earns_nothing(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    shutil.copy(root / "source" / "week1" / "00_start_here.ipynb", root / "source" / "week1" / "second.ipynb")
+    nbgrader(root, "generate_assignment", "week1", "--force")
+    grade(root)
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+        missing = gradebook.find_submission_notebook("second", "week1", "ada")
+        assert [(grade.auto_score, grade.needs_manual_grade) for grade in missing.grades] == [(0, False)] * 2
+        assert gradebook.find_submission_notebook("00_start_here", "week1", "ada").score == FULL
+
+
+def test_what_is_missing_in_the_course_is_said(tmp_path: Path, capsys: Any) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    assert cli.main(["grade", str(tmp_path)]) == 2
+    assert cli.main(["grade", str(root), "week9"]) == 2
+    assert "there is no released assignment 'week9' (there are: week1)" in capsys.readouterr().err
+    (root / "release" / "week9").mkdir()
+    assert cli.main(["grade", str(root), "week9", "--isolation", "none"]) == 2
+    assert "nbgrader generate_assignment week9" in capsys.readouterr().err
+    (root / "release" / "week1" / "00_start_here.ipynb").unlink()
+    assert cli.main(["grade", str(root), "week1", "--isolation", "none"]) == 2
+    assert "is missing; make it again" in capsys.readouterr().err
+
+
+def test_a_broken_judge_fails_and_grades_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from grader import judge
+
+    root = copy_of(handed_in(), tmp_path)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise judge.CheckFileError("test_lesson_00.py: no module named nothing")
+
+    monkeypatch.setattr(judge, "judge_with_stand_ins", broken)
+    lines = grade(root)
+    assert {line.state for line in lines} == {"failed"} and "no module named nothing" in lines[0].reason
+    assert scores(root) == {} and not (root / "autograded").exists()
+
+
+def test_a_worker_with_other_checks_grades_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    monkeypatch.setattr(batch, "checks_digest", lambda _: "others")
+    assert {line.state for line in grade(root)} == {"failed"} and scores(root) == {}
+
+
+# ------------------------------------------------------------------------------------------ judged again
+
+
+def test_regrading_shows_which_grades_changed_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A check that was wrong is corrected: here, one that rejected everything now rejects nothing."""
+    from grader import judge
+    from grader.classroom import commands, grading
+
+    root = copy_of(handed_in(), tmp_path / "1")
+    text = """
+import pytest
+from grader.checks import exercise
+@exercise("row_sums")
+class TestRowSums:
+    @pytest.mark.shape
+    def test_shape(self, student, draw):
+        "The last axis is gone"
+        assert student(draw(2, 3)).shape == (2,)
+    @pytest.mark.values
+    def test_values(self, student, draw):
+        "Each row is summed"
+        x = draw(2, 3)
+        assert (student(x) - x.sum(-1)).abs().max() < 1e-9, "too strict"
+"""
+    wrong = text.replace("x.sum(-1))", "x.sum(-1) - 1)")
+    monkeypatch.setattr(commands, "open_pool", lambda *_: _Entered())
+    former: list[int] = []
+    for digest, content in (("old", wrong), ("new", text)):
+        checks = tmp_path / f"test_{digest}.py"
+        checks.write_text(content)
+        monkeypatch.setattr(judge, "check_files", lambda *_a, c=checks, **_k: [c])
+        for module in (batch, grading):
+            monkeypatch.setattr(module, "checks_digest", lambda _, d=digest: d)
+        command = "grade" if digest == "old" else "regrade"
+        assert cli.main([command, str(root), "week1", "--isolation", "none"]) == 0
+        seeds = [data["records"]["00_start_here"]["seed"] for data in map(json.loads, _records(root))]
+        assert not former or seeds == former
+        former[:] = seeds
+    said = capsys.readouterr().out
+    assert 'ada: row_sums 0.5 -> 1: "Each row is summed" now passes' in said
+    assert 'spy: row_sums 0.5 -> 1: "Each row is summed" now passes' in said
+    assert "bob: row_sums" not in said and scores(root)["ada"] == FULL
+    capsys.readouterr()
+    assert cli.main(["regrade", str(root), "week1", "--isolation", "none"]) == 0
+    assert "no grade changed" in capsys.readouterr().out
+
+
+class _Entered(Here):
+    def __enter__(self) -> _Entered:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _records(root: Path) -> list[str]:
+    return [path.read_text() for path in sorted((root / ".grader" / "judged" / "week1").glob("*.json"))]
+
+
+def test_changes_name_what_was_handed_in_anew(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    grade(root)
+    notebook = root / "submitted" / "bob" / "week1" / "00_start_here.ipynb"
+    notebook.write_text(notebook.read_text().replace(HALF.split("\n")[1].strip(), "return x.sum(-1)"))
+    (line,) = [line for line in grade(root) if line.student == "bob"]
+    (said,) = changes(line)
+    assert said.endswith("another version was handed in since") and f"-> {FULL:g}" in said
+
+
+def test_a_whole_class_leaves_no_notebooks_in_memory(tmp_path: Path) -> None:
+    """What the coordinator keeps of a submission is one short line."""
+    root = a_class(tmp_path, 3)
+    run = Run(Course.open(root), "week1", isolation="none")
+    run.run(Here())  # type: ignore[arg-type]
+    assert all(not line.records and not line.former for line in run.lines)
+    assert not run._former and not run._found and not run._timestamps
+
+
+def test_jobs_are_not_read_ahead() -> None:
+    pulled = 0
+
+    def jobs() -> Iterator[Job]:
+        nonlocal pulled
+        for number in range(6):
+            pulled += 1
+            yield Job(str(number), "", "", "none", {"n": {"submitted": "", "released": "{}", "checks": ""}})
+
+    with LocalPool(1) as pool:
+        for count, (_, verdict) in enumerate(pool.run(jobs()), 1):
+            assert verdict.state == "refused" and pulled <= count + 1
+    assert pulled == 6
+
+
+def test_own_cells_run_when_grading(tmp_path: Path) -> None:
+    """A helper in a cell of the student's own is part of the answer."""
+    root = copy_of(handed_in(), tmp_path)
+
+    def helper(notebook: Any) -> None:
+        notebook["cells"].insert(2, own("def total(x):\n    return x.sum(-1)", "code"))
+
+    hand_in(root, "fay", {"row_sums": "def row_sums(x):\n    return total(x)"}, helper)
+    grade(root)
+    assert scores(root)["fay"] == FULL
