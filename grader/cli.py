@@ -32,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.run(options))
     except (NotebookError, LessonError) as error:
         return _complain(str(error))
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("grader."):
+            raise
+        return _complain(f"this is a student's kit, which has no `{options.command}`; use the whole course")
     except KeyboardInterrupt:
         return _complain("interrupted; nothing was lost, run the command again")
     except BrokenPipeError:
@@ -66,7 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", type=Path, metavar="F", help="also write the report as JSON ('-' for standard output)")
     check.add_argument("--isolation", choices=["none", "sandbox"], default="none", help="where the answer runs")
     check.add_argument(
-        "--seed", type=int, metavar="N", help="draw the same inputs again (by default new ones with --isolation sandbox)"
+        "--seed",
+        type=int,
+        metavar="N",
+        help="draw the same inputs again (by default new ones with --isolation sandbox)",
     )
     check.set_defaults(run=_check)
 

@@ -18,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = ROOT / "solutions"
+if not SOLUTIONS.is_dir():  # a student's kit carries the lessons inside the package, without their solutions
+    SOLUTIONS = Path(__file__).resolve().parent / "lessons"
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 STUB = '# YOUR CODE HERE\nraise NotImplementedError("not started")'
