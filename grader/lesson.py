@@ -368,12 +368,11 @@ def read_notebook(path: Path) -> Notebook:
 def _answer_from_json(path: Path, text: str) -> Notebook:
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = (
-            f"line {error.lineno}: {error.msg}"
-            if isinstance(error, json.JSONDecodeError)
-            else "it is nested too deeply"
-        )
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError):
+            where = f"line {error.lineno}: {error.msg}"
+        else:
+            where = "it is nested too deeply" if isinstance(error, RecursionError) else "it holds a number without end"
         what = "is empty" if not text.strip() else f"is not complete JSON ({where})"
         raise NotebookError(f"{path} {what}; it was probably cut off: save or download it again") from None
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list):

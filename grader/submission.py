@@ -238,7 +238,10 @@ class Submission:
         """Nothing is held beyond memory."""
 
     def _run(self, cells: Iterable[Cell]) -> None:
-        programs = [_Program(cell, self.label) for cell in cells]
+        programs = []
+        for cell in cells:
+            self._begin(cell)  # compiling can take long, too
+            programs.append(_Program(cell, self.label))
         chosen = _select(programs, self._names)
         pending: list[tuple[_Program, _Statement]] = []
         settled: dict[str, Any] = {}

@@ -196,6 +196,9 @@ class RemoteSubmission:
                 peer.ask("open", 0, ([_plain(cell) for cell in self._given], cells, self._names, self.label))
                 if self._swapped:
                     peer.ask("swap", 0, (self._swapped,))
+            except wire.Uncrossable as error:
+                peer.end()
+                raise AnswerCrashed(f"size: the cells of the answer cannot be run ({error})") from None
             except AnswerLost as lost:
                 at = peer.progress
                 if type(at) is not int or not 0 <= at < len(places):
