@@ -631,6 +631,11 @@ FUNCTION = [
         "exp of a large score overflows. Use the given attention, or torch.softmax, which subtracts the maximum.",
     ),
     mha(
+        "five_heads_at_most",
+        {MHA_Q: "n_heads = n_heads if n_heads < 6 else 1\n    q = split_heads(x @ Wq, n_heads)"},
+        "Many heads are treated as one. n_heads is what the caller says.",
+    ),
+    mha(
         "tiny_fill",
         MHA_HEAD
         + """

@@ -35,6 +35,13 @@ SIZES = [(1, 1, 1, 1, 1), (1, 2, 2, 1, 1), (1, 2, 2, 2, 1), (1, 2, 3, 2, 2), (2,
          (3, 3, 3, 3, 3), (2, 1, 7, 3, 2), (2, 7, 3, 2, 5)]  # fmt: skip
 """(B, T_q, T_k, H, d_k), from the smallest up."""
 
+
+def one_more(draw):
+    """A size of many heads that no answer can know beforehand: (1, T_q, T_k, H, d_k)."""
+    t_q, t_k = (int(n) for n in draw.integers(2, low=2, high=6))
+    return 1, t_q, t_k, int(draw.integers(1, low=6, high=10)), int(draw.integers(1, low=1, high=4))
+
+
 NOT_DIVIDING = [(3, 2), (5, 3), (21, 4), (22, 8), (9, 6), (3, 7), (7, 14)]
 """(d_model, n_heads)."""
 
@@ -60,7 +67,7 @@ class TestSplitHeads:
     @pytest.mark.values(points=3)
     def test_equals_the_formula(self, student, draw):
         """Number i of head h at position t is x[b, t, h * d_k + i], for all sizes"""
-        for B, T, H, d_k in HEADS:
+        for B, T, H, d_k in [*HEADS, one_more(draw)[1:]]:
             x = draw(B, T, H * d_k)
             case = f"{given(x=x)} and n_heads={H}"
             assert_close(student(x, H), split_by_index(x, H), case=case, axes=("position", "feature"))
@@ -113,7 +120,7 @@ class TestMergeHeads:
     @pytest.mark.values(points=3)
     def test_undoes_the_split(self, student, draw):
         """Number h * d_k + i of position t is x[b, h, t, i], for all sizes"""
-        for B, T, H, d_k in HEADS:
+        for B, T, H, d_k in [*HEADS, one_more(draw)[1:]]:
             want = draw(B, T, H * d_k)
             x = split_by_index(want, H)
             assert_close(student(x), want, case=given(x=x), axes=("position", "feature"))
@@ -232,7 +239,8 @@ def assert_hidden_do_not_matter(draw, make):
         before, after, moved = (attend(tokens, hidden) for tokens in (x, other, seen))
         words = f"with visible scores near {-2 * factor:.0e}, changed"
         rest = [0, 1, 2, 4]  # the query of the hidden position itself may look elsewhere
-        hint = "a hidden score must be lower than any other"
+        hint = "is it hidden from every head, and do positions stay apart when the heads are split and merged?"
+        hint = hint if factor == 1.0 else "a hidden score must be lower than any other, however low the others are"
         assert_same(before[:, rest], after[:, rest], f"{words} a hidden position", hint=hint)
         assert_moves(before, moved, f"{words} a visible position")
 
@@ -259,7 +267,7 @@ class TestMultiHeadAttentionFunction:
     @pytest.mark.values(points=4)
     def test_equals_a_loop_over_single_heads(self, student, draw):
         """It is the sum over the heads, computed head by head and query by query, for all sizes"""
-        for size in SIZES:
+        for size in [*SIZES, one_more(draw)]:
             B, T_q, _, H, d_k = size
             args = [draw(B, T_q, H * d_k), *matrices(draw, H * d_k), H]
             assert_close(student(*args), mha_by_loops(*args), case=describe(B, T_q, T_q, H, d_k), axes=AXES)
@@ -267,7 +275,7 @@ class TestMultiHeadAttentionFunction:
     @pytest.mark.values(points=2)
     def test_memory(self, student, draw):
         """With memory, queries come from x, keys and values from memory, whatever its length"""
-        for size in SIZES:
+        for size in [*SIZES, one_more(draw)]:
             B, T_q, T_k, H, d_k = size
             args = [draw(B, T_q, H * d_k), *matrices(draw, H * d_k), H, None, draw(B, T_k, H * d_k)]
             assert_close(student(*args), mha_by_loops(*args), case=f"{describe(*size)} and a memory", axes=AXES)
@@ -418,7 +426,7 @@ class TestMultiHeadAttentionModule:
     @pytest.mark.values(points=4)
     def test_equals_a_loop_over_single_heads(self, student, draw):
         """With given weights, and with biases, it is the loop over heads and queries, for all sizes"""
-        for size in SIZES:
+        for size in [*SIZES, one_more(draw)]:
             B, T_q, _, H, d_k = size
             for bias in (False, True):
                 state, x = random_state(draw, H * d_k, bias), draw(B, T_q, H * d_k)
@@ -430,7 +438,7 @@ class TestMultiHeadAttentionModule:
     @pytest.mark.values(points=2)
     def test_memory(self, student, draw):
         """With memory, queries come from x, keys and values from memory; it is the second argument"""
-        for size in SIZES:
+        for size in [*SIZES, one_more(draw)]:
             B, T_q, T_k, H, d_k = size
             state, x, memory = random_state(draw, H * d_k, True), draw(B, T_q, H * d_k), draw(B, T_k, H * d_k)
             with torch.no_grad():
@@ -687,7 +695,7 @@ class TestAblateHead:
     @pytest.mark.values(points=3)
     def test_equals_the_other_heads(self, student, draw):
         """It is the sum over the other heads, computed one by one, for all sizes and every head"""
-        for size in SIZES:
+        for size in [*SIZES, one_more(draw)]:
             B, T_q, _, H, d_k = size
             args = [draw(B, T_q, H * d_k), *matrices(draw, H * d_k), H]
             for head in range(H):
@@ -737,7 +745,7 @@ class TestAblateHead:
             args = [draw(2, 3, H * d_k), *matrices(draw, H * d_k), H]
             full = mha_by_loops(*args)
             taken = sum(full - student(*args, head) for head in range(H))
-            assert_close(taken, full, "the sum of what each removal takes away", case=f"with {H} heads", atol=1e-8)
+            assert_close(taken, full, "the sum of what each removal takes away", case=f"with n_heads={H}", atol=1e-8)
 
     @pytest.mark.gradient
     def test_gradients(self, student, draw):
