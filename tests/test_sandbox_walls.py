@@ -71,32 +71,29 @@ def attack(sandbox: Sandbox) -> Iterator[Attack]:
 # ------------------------------------------------------------------------------------------------------ files
 
 
-def secrets(tmp_path: Path) -> dict[str, str]:
-    planted = tmp_path / "secret.txt"
-    planted.write_text(SECRET, encoding="utf-8")
-    return {
-        "planted": str(planted),
-        "hidden checks": str(next((ROOT / "grader" / "checks" / "hidden").glob("*.py"), ROOT / "grader" / "judge.py")),
-        "solutions": str(next((ROOT / "solutions").glob("*.py"), ROOT / "run.py")),
-        "bank": str(ROOT / "grader" / "bank" / "__init__.py"),
-        "judge": str(ROOT / "grader" / "judge.py"),
-        "users": "/etc/passwd",
-        "host name": "/etc/hostname",
-        "environment": "/proc/self/environ",
-        "command line": "/proc/self/cmdline",
-        "parent's environment": "/proc/{ppid}/environ",
-        "parent's memory": "/proc/{ppid}/maps",
-        "first process": "/proc/1/cmdline",
-        "mounts": "/proc/self/mountinfo",
-        "kernel": "/proc/kallsyms",
-        "network": "/proc/net/tcp",
-        "root through proc": "/proc/self/root/etc/passwd",
-        "root through the parent": "/proc/{ppid}/root/etc/passwd",
-        "dots": f"../../../../..{planted}",
-    }
+SECRETS = {
+    "planted": "{planted}",
+    "hidden checks": str(next((ROOT / "grader" / "checks" / "hidden").glob("*.py"), ROOT / "grader" / "judge.py")),
+    "solutions": str(next((ROOT / "solutions").glob("*.py"), ROOT / "run.py")),
+    "bank": str(ROOT / "grader" / "bank" / "__init__.py"),
+    "judge": str(ROOT / "grader" / "judge.py"),
+    "users": "/etc/passwd",
+    "host name": "/etc/hostname",
+    "environment": "/proc/self/environ",
+    "command line": "/proc/self/cmdline",
+    "parent's environment": "/proc/{ppid}/environ",
+    "parent's memory": "/proc/{ppid}/maps",
+    "first process": "/proc/1/cmdline",
+    "mounts": "/proc/self/mountinfo",
+    "kernel": "/proc/kallsyms",
+    "network": "/proc/net/tcp",
+    "root through proc": "/proc/self/root/etc/passwd",
+    "root through the parent": "/proc/{ppid}/root/etc/passwd",
+    "dots": "../../../../..{planted}",
+}
 
 
-@pytest.mark.parametrize("name", list(secrets(Path("/tmp"))) if os.access("/tmp", os.W_OK) else [])
+@pytest.mark.parametrize("name", SECRETS)
 def test_files_that_cannot_be_read(attack: Attack, tmp_path: Path, name: str) -> None:
     body = """
 path = a[0].replace("{ppid}", str(os.getppid()))
@@ -109,7 +106,9 @@ for read in (lambda: open(path, "rb").read(1000), lambda: os.read(os.open(path, 
         out.append(type(error).__name__)
 return out
 """
-    got = attack(body, secrets(tmp_path)[name])
+    planted = tmp_path / "secret.txt"
+    planted.write_text(SECRET, encoding="utf-8")
+    got = attack(body, SECRETS[name].replace("{planted}", str(planted)))
     assert len(got) == 5 and set(got) <= {"PermissionError", "FileNotFoundError", "NotADirectoryError", "OSError"}, got
 
 

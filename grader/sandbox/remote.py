@@ -227,6 +227,7 @@ class _JudgePeer(Peer):
         """Seconds spent waiting since the last `answer`: many short calls must end, too."""
         self._owner, self._number, self._sandbox = owner, number, sandbox
         self._reason = "time"
+        self._exhausted: AnswerLost | None = None
 
     def _exchange(self, operation: str, key: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.lost is not None:
@@ -246,6 +247,9 @@ class _JudgePeer(Peer):
             raise _again(self.lost) from None
         finally:
             if outermost:
+                if self._exhausted is not None and self.lost is None:  # what filled it up is perhaps still there
+                    self._lose(self._exhausted)
+                    self._sandbox.box.end(self._number)
                 self.waited += time.monotonic() - started
                 self._owner.spent += time.monotonic() - started
 
@@ -299,7 +303,8 @@ class _JudgePeer(Peer):
 
     def _rebuilt(self, error: Json) -> BaseException:
         if isinstance(error, list) and error and isinstance(error[0], str) and error[0].startswith(LIMIT):
-            return AnswerCrashed(self._sandbox.limits.said(error[0].removeprefix(LIMIT)[:20]))
+            self._exhausted = AnswerCrashed(self._sandbox.limits.said(error[0].removeprefix(LIMIT)[:20]))
+            return self._exhausted
         return super()._rebuilt(error)
 
     def exception_kind(self, name: str) -> type[BaseException] | None:
