@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import sqlite3
@@ -20,7 +21,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ import torch
 from attacks.intact import changes, fingerprint
 
 from grader import cli
+from grader.checks.assertions import CheckFailed, assert_close
 from grader.judge import judge, judge_with_stand_ins, reference
 from grader.lesson import ROOT, Cell, load_lesson
-from grader.report import ExerciseResult, Report, as_html, as_json, as_text
+from grader.report import Report, as_html, as_json, as_text
 from grader.sandbox import remote
 from grader.sandbox.remote import Limits, Sandbox, sandbox_available
 
@@ -46,6 +48,9 @@ DEADLINE = 12.0
 """Seconds within which every hostile submission has its verdict, on a machine that does other things besides."""
 
 CANARY = f"canary-{secrets.token_hex(8)}"
+HIDDEN = 'reference.row_sums, [draw(2, 3)], ["x"]'
+"""Words of a hidden check's source."""
+
 SEED = secrets.randbelow(2**31)
 
 HONEST = {
@@ -209,7 +214,7 @@ def assert_harmless(report: Report, most: float) -> None:
     assert report.score <= most, as_text(report)
     assert all(0 <= e.score <= e.points for e in report.exercises)
     assert CANARY not in text
-    assert "reference.row_sums(" not in text, "the source of a hidden check"
+    assert HIDDEN not in " ".join(text.split()), "the source of a hidden check"
     assert len(text) < 100_000
     controls = {c for c in as_text(report) if (c < " " and c != "\n") or "\x7f" <= c <= "\x9f" or c in "\u202e\u2028"}
     assert not controls
@@ -219,14 +224,14 @@ def assert_harmless(report: Report, most: float) -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_attack(sandbox: Sandbox, target: Target, honest: Mapping[str, float], name: str) -> None:
     attack = ANSWERS[name]
-    import re
-
     with Watch(sandbox, target):
         report = judged(sandbox, cell(target.fill(attack["cell"])))
     assert_harmless(report, honest[attack["honest"]])
     (result,) = report.exercises
     assert result.status in attack["status"], as_text(report)
-    assert re.search(attack.get("says", ""), as_text(report)), as_text(report)
+    words = " ".join(as_text(report).split())
+    assert re.search(attack.get("says", ""), words), words
+    assert "never" not in attack or not re.search(attack["never"], words), words
 
 
 # ------------------------------------------------------------------------------------------------ they are real
@@ -235,7 +240,7 @@ def test_attack(sandbox: Sandbox, target: Target, honest: Mapping[str, float], n
 @pytest.fixture(scope="module")
 def without_walls(target: Target) -> Mapping[str, dict[str, Any]]:
     """What the same answers achieve in process: each forked from one helper, ended after some seconds."""
-    wanted = {name: target.fill(attack["cell"]) for name, attack in ANSWERS.items() if attack["real"]}
+    wanted = {name: (target.fill(attack["cell"]), attack["real"]) for name, attack in ANSWERS.items() if attack["real"]}
     ran: dict[str, dict[str, Any]] = {}
     with (target.folder / f"{CANARY}.txt").open() as inherited:
         process = subprocess.Popen(
@@ -269,9 +274,653 @@ def test_the_attack_is_real(without_walls: Mapping[str, Any], honest: Mapping[st
     attack, found = ANSWERS[name], without_walls[name]
     achieved = {
         "points": found["score"] > honest[attack["honest"]],
-        "leak": CANARY in found["text"] or "reference.row_sums(" in found["text"],
+        "leak": CANARY in found["text"] or HIDDEN in " ".join(found["text"].split()),
         "network": found["arrived"] != [],
         "touches": bool(found["changed"]) or found["touched"],
         "dies": found["died"],
     }
     assert achieved[attack["real"]], found
+
+
+# ------------------------------------------------------------------------------------------------ between exercises
+
+LESSON_02 = {exercise.name: exercise.reference for exercise in load_lesson("02").exercises}
+NOTHING_02 = {
+    "qkv_projection": "def qkv_projection(x, Wq, Wk, Wv):\n    return x, x, x",
+    "softmax": "def softmax(x, dim):\n    return x * 0",
+    "attention_loop": "def attention_loop(q, k, v):\n    return q @ k.T @ v",
+    "attention": "def attention(q, k, v):\n    return q @ k.mT @ v * 0",
+    "cross_attention": "def cross_attention(x, memory, Wq, Wk, Wv):\n    return x @ Wq @ (memory @ Wk).mT @ (memory @ Wv)",
+    "score_asymmetry": "def score_asymmetry(x, Wq, Wk):\n    return x.sum()",
+}
+FORBIDDEN = {
+    "function": "return torch.softmax(x, dim)",
+    "method": "return x.softmax(dim)",
+    "module": "return torch.nn.Softmax(dim)(x)",
+    "logarithm": "return torch.nn.functional.log_softmax(x, dim).exp()",
+    "softmin": "return torch.nn.functional.softmin(-x, dim)",
+    "operator": "return torch.ops.aten._softmax(x, dim, False)",
+    "safe": "return torch.ops.aten._safe_softmax(x, dim)",
+    "script": "return torch.jit.script(torch.nn.Softmax(dim))(x)",
+    "by name": "return getattr(torch, 'tfos'[::-1] + 'max')(x, dim)",
+    "another thread": "import threading\n    out = []\n    t = threading.Thread(target=lambda: out.append(x.softmax(dim)))\n"
+    "    t.start(); t.join()\n    return out[0]",
+    "modes switched off": "from torch.utils._python_dispatch import _disable_current_modes\n"
+    "    with _disable_current_modes():\n        return x.softmax(dim)",
+}
+
+
+def cells_02(**answers: str) -> list[Cell]:
+    return [cell(source, name, number=i) for i, (name, source) in enumerate((LESSON_02 | answers).items(), 1)]
+
+
+@pytest.mark.parametrize("spelling", FORBIDDEN)
+def test_the_forbidden_function_is_no_answer(sandbox: Sandbox, target: Target, spelling: str) -> None:
+    lesson = load_lesson("02")
+    source = f"def softmax(x, dim):\n    {FORBIDDEN[spelling]}"
+    with Watch(sandbox, target), sandbox.submission([cell(source, "softmax")], given=lesson.given) as submission:
+        (report,) = judge(lesson, [submission], only=["softmax"], seed=SEED, diagnose=False)
+    (result,) = report.exercises
+    (mechanism,) = [check for check in result.checks if check.kind == "mechanism"]
+    assert not mechanism.passed and result.status in ("failed", "error") and result.score < result.points
+    assert re.search("PyTorch's own|TorchScript|list index", mechanism.message), mechanism.message
+
+
+STEALING = """
+import gc
+mine = {name: value for name, value in globals().items() if callable(value)}
+player = next((o for o in gc.get_objects() if type(o).__name__ == "Player"), None)
+if player is not None:
+    perform = player._perform
+    def lying(operation, key, args, kwargs):
+        if operation == "uses":
+            return frozenset({"qkv_projection", "softmax", "attention_loop", "attention", "cross_attention", "score_asymmetry"})
+        if operation == "swap":
+            kept.update(args[0])
+        return perform(operation, key, args, kwargs)
+    player._perform = lying
+kept = {}
+installed = 1
+"""
+
+
+def test_what_an_error_is_forgiven_with_does_not_answer_its_own_exercise(sandbox: Sandbox, target: Target) -> None:
+    """Answers that lie about what they use get the course's functions for earlier exercises, never for the one in question."""
+    honest = judged(sandbox, *cells_02(**NOTHING_02), lesson="02")
+    answers = {}
+    for name, source in NOTHING_02.items():
+        head, body = source.split("\n", 1)
+        call = head.removeprefix("def ").removesuffix(":")
+        answers[name] = (
+            f"{head}\n    if '{name}' in kept:\n        return kept['{call.split('(')[0]}']({call.split('(')[1]}\n{body}"
+        )
+    answers["softmax"] = STEALING + answers["softmax"] + "\nused = installed\n"
+    with Watch(sandbox, target):
+        report = judged(sandbox, *cells_02(**answers), lesson="02")
+    assert_harmless(report, honest.score)
+    for result in report.exercises:
+        assert result.score <= honest.exercise(result.name).score, as_text(report)
+
+
+DYING = """
+import gc, os
+player = next(o for o in gc.get_objects() if type(o).__name__ == "Player")
+perform = player._perform
+def dying(operation, *rest):
+    if operation == OPERATION:
+        os._exit(4)
+    return perform(operation, *rest)
+player._perform = dying
+"""
+
+
+@pytest.mark.parametrize("operation", ["uses", "swap", "restore"])
+def test_dying_between_two_checks_helps_nobody(sandbox: Sandbox, target: Target, operation: str) -> None:
+    """A process that ends when it is asked for its neighbours: all the others are judged as without it."""
+    wrong = {"softmax": NOTHING_02["softmax"], "score_asymmetry": NOTHING_02["score_asymmetry"]}
+    honest = judged(sandbox, *cells_02(**wrong), lesson="02")
+    body = "\n".join("    " + line for line in DYING.replace("OPERATION", repr(operation)).strip().split("\n"))
+    wrong["softmax"] = f"def softmax(x, dim):\n{body}\n    return x * 0"
+    with Watch(sandbox, target):
+        report = judged(sandbox, *cells_02(**wrong), lesson="02")
+    assert_harmless(report, honest.score)
+    assert report.exercise("qkv_projection").passed
+
+
+def test_one_exercise_that_kills_and_one_that_hangs_leave_the_others_alone(sandbox: Sandbox, target: Target) -> None:
+    wrong = {
+        "softmax": "import os\ndef softmax(x, dim):\n    os._exit(9)",
+        "attention_loop": "def attention_loop(q, k, v):\n    while True:\n        pass",
+        "score_asymmetry": "class Table:\n    while True:\n        pass\ndef score_asymmetry(x, Wq, Wk):\n    return x.sum()",
+    }
+    with Watch(sandbox, target):
+        report = judged(sandbox, *cells_02(**wrong), lesson="02")
+    assert_harmless(report, 6)
+    assert report.exercise("qkv_projection").passed
+    said = {e.name: (e.status, e.note) for e in report.exercises}
+    assert said["softmax"] == ("crashed", "crashed: exit code 9")
+    for name in ("attention_loop", "score_asymmetry"):
+        assert said[name][0] == "timeout" and "no answer within" in said[name][1], said
+
+
+# ------------------------------------------------------------------------------------------------ values that lie
+
+EQUAL = """
+class Equal:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __lt__(self, other): return True
+    __le__ = __gt__ = __ge__ = __lt__
+    def __hash__(self): return 0
+    def __sub__(self, other): return 0.0
+    __rsub__ = __add__ = __radd__ = __sub__
+    def __abs__(self): return 0.0
+    def __contains__(self, item): return True
+class Number(float):
+    __eq__ = Equal.__eq__
+    __sub__ = __rsub__ = Equal.__sub__
+    def __abs__(self): return 0.0
+class Word(str):
+    __eq__ = Equal.__eq__
+    __hash__ = str.__hash__
+def answer(kind):
+    one = {"object": Equal, "number": lambda: Number(9.5), "word": lambda: Word("other")}[kind]()
+    return [one, [one], (one,), {"a": one}, {one: 1}]
+"""
+
+
+@pytest.mark.parametrize("kind", ["object", "number", "word"])
+def test_nothing_that_an_answer_returns_equals_what_a_check_expects(sandbox: Sandbox, kind: str) -> None:
+    with sandbox.submission([cell(EQUAL, "answer")]) as submission:
+        one, in_list, in_tuple, in_dict, as_key = submission.answer("answer")(kind)
+        for want in (3, 2.5, "word", True, None, torch.ones(2)):
+            assert not isinstance(one == want, torch.Tensor) or not (one == want).any()
+            assert isinstance(want, torch.Tensor) or (not (one == want) and not (want == one) and one != want)
+            for got, wanted in ((one, want), (in_list, [want]), (in_tuple, (want,)), (in_dict, {"a": want})):
+                with pytest.raises((CheckFailed, TypeError)):
+                    assert_close(got, wanted)
+            assert isinstance(want, torch.Tensor) or (in_list != [want] and in_dict != {"a": want})
+        assert as_key != {"a": 1} and as_key != {0: 1}
+        if kind == "object":
+            with pytest.raises(TypeError):
+                assert one < 3
+
+
+# ------------------------------------------------------------------------------------------------ fixed seeds
+
+
+def memorised(seed: int) -> str:
+    """An answer that knows by heart what the reference gives for the inputs of one seed."""
+    lesson = load_lesson("00")
+    right, table = reference(lesson).answer("row_sums"), {}
+
+    def recorder(x: torch.Tensor) -> torch.Tensor:
+        table[x.detach().contiguous().numpy().tobytes().hex()] = right(x).detach().tolist()
+        return right(x)
+
+    class Recording:
+        label = "recording"
+
+        def answer(self, name: str) -> Any:
+            return recorder
+
+    judge(lesson, [Recording()], seed=seed)  # type: ignore[list-item]
+    return (
+        f"TABLE = {table!r}\ndef row_sums(x):\n    known = TABLE.get(x.detach().contiguous().numpy().tobytes().hex())\n"
+        "    return torch.zeros(x.shape[:-1], dtype=x.dtype) if known is None else torch.tensor(known, dtype=x.dtype)"
+    )
+
+
+def test_what_was_memorised_is_worth_nothing_with_a_fresh_seed(
+    sandbox: Sandbox, target: Target, honest: Mapping[str, float]
+) -> None:
+    attack = cell(memorised(0))
+    hand = judged(sandbox, cell(HONEST["zeros"] + " + (x[..., 0] == 1) * 6.0 + (x[..., 0] == 10) * 60.0"))
+    assert honest["zeros"] < hand.score < 0.7, "the fixed case of the public checks can always be known by heart"
+    assert judged(sandbox, attack, seed=0).score > hand.score, "the attack is real"
+    with Watch(sandbox, target):
+        report = judged(sandbox, attack)
+    assert_harmless(report, hand.score)
+
+
+# ------------------------------------------------------------------------------------------------ notebooks
+
+
+@pytest.fixture
+def check(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, dict[str, Any], str]]:
+    """`python -m grader check FILE --isolation sandbox`, in the sandbox that runs already: exit code, JSON, all that is shown."""
+
+    class Running:
+        def __enter__(self) -> Sandbox:
+            return sandbox
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(remote, "Sandbox", Running)
+
+    def run(path: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+        target = tmp_path / "report.json"
+        target.unlink(missing_ok=True)
+        code = cli.main(["check", str(path), "--isolation", "sandbox", "--json", str(target), *options])
+        shown = capsys.readouterr()
+        if code == 2:
+            assert shown.err.startswith("grader: ") and shown.err.count("\n") == 1, shown.err
+        assert code in (0, 1, 2) and "Traceback" not in shown.err + shown.out
+        report = json.loads(target.read_text()) if target.exists() else {}
+        return code, report, shown.out + shown.err
+
+    return run
+
+
+Json = dict[str, Any]
+
+
+def code_cell(source: str, **tag: Any) -> Json:
+    metadata = {"grader": tag} if tag else {}
+    return {"cell_type": "code", "metadata": metadata, "source": source, "outputs": [], "execution_count": None}
+
+
+def solve_cells(notebook: Json) -> dict[str, Json]:
+    cells = notebook["cells"]
+    return {c["metadata"]["grader"]["name"]: c for c in cells if c["metadata"].get("grader", {}).get("role") == "solve"}
+
+
+def delete(notebook: Json) -> None:
+    notebook["cells"].remove(solve_cells(notebook)["softmax"])
+
+
+def copy(notebook: Json) -> None:
+    notebook["cells"] += [json.loads(json.dumps(c)) for c in notebook["cells"]]
+
+
+def copy_the_checks(notebook: Json) -> None:
+    notebook["cells"] += [c for c in notebook["cells"] if c["metadata"].get("grader", {}).get("role") == "check"] * 20
+
+
+def move(notebook: Json) -> None:
+    notebook["cells"].reverse()
+
+
+def reflag(notebook: Json) -> None:
+    for name, role in (("softmax", "demo"), ("attention", "given"), ("qkv_projection", "check")):
+        solve_cells(notebook)[name]["metadata"]["grader"]["role"] = role
+
+
+def reflag_points(notebook: Json) -> None:
+    for found in notebook["cells"]:
+        found["metadata"]["nbgrader"] = {
+            "points": 1e9,
+            "grade": True,
+            "solution": False,
+            "grade_id": "x",
+            "locked": False,
+        }
+        found["metadata"].get("grader", {})["points"] = 1e9
+
+
+def repoint(notebook: Json) -> None:
+    cells = solve_cells(notebook)
+    for one, other in (("softmax", "attention"), ("attention", "softmax"), ("qkv_projection", "../../etc/passwd")):
+        cells[one]["metadata"]["grader"]["name"] = other
+
+
+def repoint_the_lesson(notebook: Json) -> None:
+    notebook["metadata"]["grader"]["lesson"] = "00_start_here"
+
+
+def repoint_the_lesson_out_of_the_course(notebook: Json) -> None:
+    notebook["metadata"]["grader"]["lesson"] = "../../../../etc/passwd"
+
+
+def wrong_kernel(notebook: Json) -> None:
+    notebook["metadata"]["kernelspec"] = {
+        "name": "../../bin/sh",
+        "language": "bash",
+        "display_name": "<script>x</script>",
+    }
+    notebook["metadata"]["language_info"] = {"name": "bash", "file_extension": "/../../x"}
+
+
+def scripts(notebook: Json) -> None:
+    notebook["cells"] += [
+        code_cell("%%javascript\nJupyter.notebook.kernel.execute('x')"), code_cell("%%html\n<script>alert(1)</script>"),
+        code_cell(f"%%bash\ntouch {CANARY}"), code_cell(f"!touch {CANARY}"), code_cell("%run /etc/passwd\n%load_ext evil"),
+        {"cell_type": "markdown", "metadata": {}, "source": "<script>alert(1)</script><img src=x onerror=alert(1)>"},
+        {"cell_type": "raw", "metadata": {"format": "text/html"}, "source": "<script>alert(1)</script>"},
+    ]  # fmt: skip
+
+
+def strange_text(notebook: Json) -> None:
+    solve_cells(notebook)["softmax"]["source"] = "def softmax(x, dim):\n    return '\ud800\0'"
+    notebook["cells"] += [code_cell("\0" * 100, role="solve", name="\ud800"), code_cell("def \udfff(): pass")]
+
+
+def deep_code(notebook: Json) -> None:
+    for text in (
+        "-" * 100_000 + "1",
+        "(" * 100_000,
+        "a" + ".b" * 100_000,
+        "+".join(["1"] * 50_000),
+        "f" + "()" * 50_000,
+    ):
+        notebook["cells"].append(code_cell(f"deep = {text}", role="solve", name="deep"))
+
+
+def many_cells(notebook: Json) -> None:
+    notebook["cells"] += [code_cell(f"def f{i}(): return {i}") for i in range(3_000)]
+
+
+def much_code(notebook: Json) -> None:
+    solve_cells(notebook)["softmax"]["source"] += "\n# " + "x" * 6_000_000
+
+
+def wrong_types(notebook: Json) -> None:
+    notebook["metadata"]["grader"] = ["02"]
+    for found, odd in zip(
+        notebook["cells"], ([], {"grader": 7}, {"grader": {"role": [], "name": {}}}, None) * 3, strict=False
+    ):
+        found["metadata"] = odd
+
+
+NOTEBOOKS: dict[str, tuple[Callable[[Json], None], int, set[str]]] = {
+    f.__name__: (f, code, lost)
+    for f, code, lost in (
+        (delete, 2, {"softmax", "attention_loop", "attention", "cross_attention"}),
+        (copy, 0, set()), (copy_the_checks, 0, set()), (move, 0, set()), (reflag, 2, {"*"}), (reflag_points, 0, set()),
+        (repoint, 0, set()), (repoint_the_lesson, 2, {"*"}), (repoint_the_lesson_out_of_the_course, 2, {"*"}),
+        (wrong_kernel, 0, set()), (scripts, 0, set()), (strange_text, 1, {"*"}), (deep_code, 0, set()),
+        (many_cells, 0, set()), (much_code, 1, {"*"}), (wrong_types, 0, {"*"}),
+    )
+}  # fmt: skip
+"""What is done to a right notebook, the exit code, and the exercises that may lose points by it ("*": any)."""
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_that_were_tampered_with(
+    check: Any, write_answer: Callable[..., Path], sandbox: Sandbox, target: Target, tmp_path: Path, name: str
+) -> None:
+    change, expected, lost = NOTEBOOKS[name]
+    path = write_answer("02")
+    notebook = json.loads(path.read_text())
+    change(notebook)
+    path.write_text(json.dumps(notebook))
+    with Watch(sandbox, target):
+        code, report, shown = check(path)
+    assert code == expected, shown
+    assert CANARY not in shown and not list(tmp_path.rglob(CANARY)) and not Path(CANARY).exists()
+    full = {e.name: e.points for e in load_lesson("02").exercises} | {"row_sums": 1.0}
+    for exercise in report.get("exercises", []):
+        assert exercise["points"] == full[exercise["name"]] and exercise["score"] <= exercise["points"]
+        assert lost or exercise["status"] == "passed", shown
+    if name == "repoint_the_lesson":
+        assert report["score"] == 0 and report["lesson"] == "00_start_here"
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("a.ipynb", '{"cells": [' + "9" * 10_000 + "]}"),
+        ("a.ipynb", "[" * 200_000),
+        ("a.ipynb", '{"cells": NaN}'),
+        ("a.ipynb", '{"cells": [], "metadata": {"grader": {"lesson": "00_start_here/../../x"}}}'),
+        ("a.ipynb", '{"cells": [{"cell_type": "code", "source": {"a": 1}}]}'),
+        ("a.py", "# %% [markdown]\n" * 5),
+        ("a.py", "# %% solve=__import__('os') points=\n"),
+        ("a.py", '# %% {"a": [}\n'),
+        ("a.py", "\ufeff\ud800".encode("utf-8", "surrogatepass").decode("latin-1")),
+    ],
+)
+def test_files_that_are_no_notebook(check: Any, tmp_path: Path, file: str, content: str) -> None:
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    assert check(tmp_path / file)[0] == 2
+
+
+def test_a_link_in_the_place_of_a_notebook_tells_nothing(check: Any, target: Target, tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").symlink_to(target.folder / f"{CANARY}.txt")
+    code, _, shown = check(tmp_path / "a.ipynb")
+    assert code == 2 and CANARY not in shown
+    os.mkfifo(tmp_path / "b.ipynb")
+    assert check(tmp_path / "b.ipynb")[0] == 2
+
+
+def test_every_grading_draws_its_own_inputs_and_can_be_repeated(check: Any, write_answer: Callable[..., Path]) -> None:
+    path = write_answer("00", {"row_sums": "def row_sums(x):\n    raise ValueError(float(x.sum()))"})
+    first, second = check(path)[1], check(path)[1]
+    assert first["seed"] != second["seed"] and first["exercises"] != second["exercises"]
+    assert check(path, "--seed", str(first["seed"]))[1] == first
+
+
+def test_the_command_itself(write_answer: Callable[..., Path], target: Target, tmp_path: Path) -> None:
+    """In a process of its own, with its own sandbox: a thief is told apart from an honest answer, nothing is stolen."""
+    path = write_answer("00", {"row_sums": target.fill(ANSWERS["reads-a-file"]["cell"])})
+    done = subprocess.run(
+        [sys.executable, "-m", "grader", "check", str(path), "--isolation", "sandbox"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1 and CANARY not in done.stdout + done.stderr, done.stderr
+    assert re.search(r"inputs drawn with --seed \d+", done.stdout)
+
+
+def test_without_a_sandbox_the_command_says_so_and_judges_nothing(
+    monkeypatch: pytest.MonkeyPatch, write_answer: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from grader.sandbox import box
+
+    monkeypatch.setattr(box, "sandbox_available", lambda: box.Availability("the sandbox needs bubblewrap"))
+    assert cli.main(["check", str(write_answer("00")), "--isolation", "sandbox"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err == "grader: the sandbox needs bubblewrap\n" and shown.out == ""
+
+
+def test_a_judge_that_cannot_go_on_gives_no_grade(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sandbox that cannot be had in the middle is not the student's zero."""
+    from grader.sandbox.box import Box, BoxError
+
+    def refuse(*_: Any) -> Any:
+        raise BoxError("the machine is out of memory")
+
+    monkeypatch.setattr(Box, "fork", refuse)
+    with pytest.raises(BoxError):
+        judged(sandbox, cell(HONEST["right"]))
+
+
+# ------------------------------------------------------------------------------------------------ a class
+
+
+@dataclass
+class Folders:
+    """The part of a course that finding submissions needs."""
+
+    root: Path
+
+    def folder(self, step: str, student: str, assignment: str) -> Path:
+        return Path(os.path.normpath(self.root / step / student / assignment))
+
+
+def test_students_ids_and_folders_that_lead_elsewhere(tmp_path: Path) -> None:
+    from grader.classroom.batch import find_submissions
+
+    submitted = tmp_path / "submitted"
+    outside = tmp_path / "gradebook"
+    outside.mkdir()
+    (outside / "00_start_here.ipynb").write_text(CANARY)
+    good = ["ada", "bob.b-1@x+y", "Zoë"]
+    odd = [
+        "..bob",
+        "-rf",
+        ".hidden",
+        "a b",
+        "a;touch x",
+        "$(id)",
+        "a\nb",
+        "a\x1b[2Jb",
+        "<script>",
+        "%2e%2e",
+        "a" * 200,
+        "a..b",
+        "'--",
+    ]
+    for name in [*good, *odd]:
+        (submitted / name / "week1").mkdir(parents=True)
+        (submitted / name / "week1" / "00_start_here.ipynb").write_text("{}")
+    (submitted / "eve").symlink_to(outside)
+    (submitted / "mallory" / "week1").mkdir(parents=True)
+    (submitted / "mallory" / "week1" / "00_start_here.ipynb").symlink_to(outside / "00_start_here.ipynb")
+    (submitted / "trudy").mkdir()
+    (submitted / "trudy" / "week1").symlink_to(outside)
+    (submitted / "oscar" / "week1").mkdir(parents=True)
+    os.mkfifo(submitted / "oscar" / "week1" / "00_start_here.ipynb")
+    found, refused = find_submissions(Folders(tmp_path), "week1", ("00_start_here",))  # type: ignore[arg-type]
+    assert {one.student for one in found} == set(good)
+    assert len(refused) == len(odd) + 4, [str(line) for line in refused]
+    for line in refused:
+        assert str(line).isprintable() and len(str(line)) < 400 and CANARY not in str(line)
+
+
+def archive(folder: Path, kind: str) -> Path:
+    """An archive that wants to be unpacked outside of its folder."""
+    import io
+    import tarfile
+    import zipfile
+
+    names = ["../evil", "a/../../evil", str(folder / "evil"), "..\\evil", "good.txt"]
+    if kind == "zip":
+        path = folder / "in" / "hw.zip"
+        with zipfile.ZipFile(path, "w") as made:
+            for name in names:
+                made.writestr(name, "evil")
+            link = zipfile.ZipInfo("link")
+            link.external_attr = 0o120777 << 16
+            made.writestr(link, str(folder / f"{CANARY}.txt"))
+        return path
+    path = folder / "in" / "hw.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            tar.addfile(info, io.BytesIO(b"evil"))
+        for number, (name, to) in enumerate((("link", str(folder / f"{CANARY}.txt")), ("up", ".."), ("up/evil", ""))):
+            info = tarfile.TarInfo(name)
+            info.type = tarfile.SYMTYPE if to else tarfile.REGTYPE
+            info.linkname, info.size = to, 0 if to else 4
+            tar.addfile(info, io.BytesIO(b"evil") if number == 2 else None)
+        hard = tarfile.TarInfo("hard")
+        hard.type, hard.linkname = tarfile.LNKTYPE, str(folder / f"{CANARY}.txt")
+        tar.addfile(hard)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_archives_stay_in_their_folder(tmp_path: Path, kind: str) -> None:
+    """nbgrader's zip_collect unpacks what students upload; nothing lands outside, no link leads out."""
+    from nbgrader.utils import unzip
+
+    from grader.classroom.splice import RefusedSubmission, refuse_links
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / f"{CANARY}.txt").write_text(CANARY)
+    before = sorted(p.name for p in tmp_path.iterdir())
+    try:
+        unzip(str(archive(tmp_path, kind)), str(tmp_path / "out"), create_own_folder=True, tree=True)
+    except Exception as error:
+        assert CANARY not in str(error) or True
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+    inside = [p for p in (tmp_path / "out").rglob("*") if not p.is_dir()]
+    leads_out = [p for p in inside if CANARY in p.read_text()]
+    if leads_out:
+        with pytest.raises(RefusedSubmission):
+            refuse_links(tmp_path / "out")
+    assert not [p for p in (tmp_path / "out").iterdir() if p.name == "evil"]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_tampered_notebooks_in_a_class(
+    write_answer: Callable[..., Path], sandbox: Sandbox, target: Target, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Spliced into the released notebook: whatever was done to the cells, the verdict is that of the answers in them."""
+    from grader.build import as_bytes, student_notebook
+    from grader.classroom import grading
+    from grader.classroom.workers import Job, judge_job
+
+    bench = grading.Bench("sandbox")
+    bench._sandbox = sandbox
+    monkeypatch.setattr(grading, "bench", lambda _: bench)
+    change, _, lost = NOTEBOOKS[name]
+    notebook = json.loads(write_answer("02").read_text())
+    change(notebook)
+    lesson = load_lesson("02")
+    from grader.classroom.results import checks_digest
+
+    released = as_bytes(student_notebook(lesson)).decode()
+    texts = {"submitted": json.dumps(notebook), "released": released, "checks": checks_digest(lesson)}
+    with Watch(sandbox, target):
+        verdict = judge_job(Job("eve", "key", CANARY[7:], "sandbox", {"nb": texts}))
+    assert verdict.state == "graded" or (verdict.state == "refused" and name == "many_cells"), verdict.reason
+    if verdict.state == "refused":
+        return
+    assert verdict.records is not None and verdict.notebooks is not None
+    text = verdict.notebooks["nb"]
+    text.encode()
+    assert "<script" not in text and "onerror" not in text.replace("&lt;img src=x onerror", "")
+    graded = json.loads(text)
+    assert graded["metadata"]["grader"]["lesson"] == lesson.id and "/bin/sh" not in json.dumps(graded["metadata"])
+    assert len([c for c in graded["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]) == len(
+        [c for c in json.loads(released)["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]
+    )
+    record = verdict.records["nb"]
+    scores = {e["name"]: e for e in record["report"]["exercises"]}
+    assert set(scores) == {e.name for e in lesson.exercises}
+    for exercise in lesson.exercises:
+        assert scores[exercise.name]["points"] == exercise.points
+        assert lost or scores[exercise.name]["status"] == "passed"
+
+
+# ------------------------------------------------------------------------------------------------ each wall is one
+
+WEAKER = {
+    "no filter of system calls": (("sandbox/syscalls.py", "def restrict() -> None: pass"),),
+    "no Landlock": (("sandbox/landlock.py", "def restrict(*_): pass"),),
+    "no limits": (("sandbox/limits.py", "Limits.apply = lambda self: None"),),
+    "an open network": (
+        ("sandbox/syscalls.py", "def restrict() -> None: pass"), ("sandbox/landlock.py", "def restrict(*_): pass"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", WEAKER)
+def test_an_attack_succeeds_where_its_wall_is_missing(
+    sandbox: Sandbox, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """The same box without one of its walls: so each is needed, and is what holds."""
+    from grader.sandbox import box
+
+    weaker = tmp_path / "grader"
+    for module in box.MODULES:
+        (weaker / module).parent.mkdir(parents=True, exist_ok=True)
+        (weaker / module).write_bytes((box.PACKAGE / module).read_bytes())
+    for module, change in WEAKER[missing]:
+        with (weaker / module).open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{change}\n")
+    attack = {
+        "no filter of system calls": ANSWERS["leaves-a-daemon"]["cell"],
+        "no limits": ANSWERS["writes-a-large-file"]["cell"],
+        "an open network": ANSWERS["sends-over-tcp"]["cell"],
+        "no Landlock": "import os\ndef row_sums(x):\n    if not os.listdir('/tmp'):\n        return None\n    return x.sum(-1)",
+    }[missing]
+    attack = target.fill(attack)
+    walled = judged(sandbox, cell(attack))
+    assert target.listener.arrived() == []
+    if missing == "an open network":
+        walls = box._walls
+        monkeypatch.setattr(
+            box, "_walls", lambda binds: [walls(binds)[0], *walls(binds)[1:2], "--share-net", *walls(binds)[2:]]
+        )
+    monkeypatch.setattr(box, "PACKAGE", weaker)
+    with Sandbox(LIMITS) as open_one:
+        report = judged(open_one, cell(attack))
+    assert report.passed, as_text(report)
+    assert not walled.passed or b"canary over tcp" in target.listener.arrived()

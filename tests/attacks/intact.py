@@ -53,7 +53,9 @@ def fingerprint() -> Fingerprint:
         "path hooks": [id(hook) for hook in sys.path_hooks],
         "tracing": [str(sys.gettrace()), str(sys.getprofile()), str(threading.gettrace())],
         "threads": sorted(thread.name for thread in threading.enumerate()),
-        "limits": [resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)],
+        "limits": [
+            resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
+        ],
         "descriptors": len(os.listdir("/proc/self/fd")),
         "planted modules": sorted(name for name in sys.modules if name.startswith("grader.leak")),
         "output": [id(sys.stdout), id(sys.stderr)],

@@ -22,9 +22,11 @@ from grader.report import as_json, as_text
 from grader.submission import Submission
 
 SECONDS = 6.0
+OF_THE_DEADLY = 2.5
+"""Seconds for attacks that are expected to hang."""
 
 
-def attacked(source: str, descriptor: int) -> None:
+def attacked(source: str, descriptor: int, seconds: float) -> None:
     """In a forked process: judge the answer, write the outcome to the descriptor."""
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: SIM115
     space = pages * resource.getpagesize() + (1 << 30)
@@ -36,12 +38,12 @@ def attacked(source: str, descriptor: int) -> None:
     before = fingerprint()
     cells = [Cell("code", source, "solve", "row_sums", 1)]
     submission = Submission(cells, base=given_names(lesson), label="attack")
-    (report,) = judge(lesson, [submission], limit=1.0, diagnose=False, seed=int(os.environ.get("ATTACK_SEED", "0")))
+    (report,) = judge(lesson, [submission], limit=2.0 if seconds == SECONDS else 1.0, diagnose=False)
     text = as_json(report) + "\n\0" + as_text(report) + "\n\0" + "\n".join(changes(before, fingerprint()))
     os.write(descriptor, text.encode("utf-8", "replace"))
 
 
-def outcome(source: str) -> dict[str, Any]:
+def outcome(source: str, seconds: float) -> dict[str, Any]:
     """Judge one answer in a process of its own."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -53,14 +55,14 @@ def outcome(source: str) -> dict[str, Any]:
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(nothing, number)
-            attacked(source, writing)
+            attacked(source, writing, seconds)
             code = 0
         except BaseException:
             code = 98
         finally:
             os._exit(code)
     os.close(writing)
-    data, until = b"", time.monotonic() + SECONDS
+    data, until = b"", time.monotonic() + seconds
     while time.monotonic() < until:
         if select.select([reading], [], [], 0.1)[0]:
             chunk = os.read(reading, 1 << 16)
@@ -75,17 +77,25 @@ def outcome(source: str) -> dict[str, Any]:
     report, text, changed = (data.decode().split("\n\0") + ["", ""])[:3]
     died = not data
     score = 0.0 if died else float(json.loads(report).get("score", 0))
-    return {"score": score, "text": report + text, "changed": changed.split("\n") if changed else [], "died": died, "status": status}
+    return {
+        "score": score,
+        "text": report + text,
+        "changed": changed.split("\n") if changed else [],
+        "died": died,
+        "status": status,
+    }
 
 
 def main() -> None:
     """Warm up once, then one fork for each attack."""
     lesson = load_lesson("00")
-    right = Submission([Cell("code", "def row_sums(x): return x.sum(-1)", "solve", "row_sums")], base=given_names(lesson))
+    right = Submission(
+        [Cell("code", "def row_sums(x): return x.sum(-1)", "solve", "row_sums")], base=given_names(lesson)
+    )
     assert judge(lesson, [right])[0].passed
     reference(lesson).answer("row_sums")
-    for name, source in json.load(sys.stdin).items():
-        print(json.dumps({"name": name, **outcome(source)}), flush=True)
+    for name, (source, real) in json.load(sys.stdin).items():
+        print(json.dumps({"name": name, **outcome(source, OF_THE_DEADLY if real == "dies" else SECONDS)}), flush=True)
 
 
 if __name__ == "__main__":
