@@ -47,7 +47,7 @@ def attention(q, k, v, mask=None):
 import matplotlib.pyplot as plt
 
 plt.style.use("tableau-colorblind10")
-torch.set_num_threads(1)  # the tensors below are tiny: a second thread would cost more than it brings, above all on a busy machine
+torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs more than it brings
 
 # %% [markdown] claims="000.2.4-c 000.2.4-h"
 # ## Two heads by hand
