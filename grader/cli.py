@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.run(options))
     except (NotebookError, LessonError) as error:
         return _complain(str(error))
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("grader."):
+    except ImportError as error:
+        if (error.name or "").split(".")[0] != "grader":
             raise
         return _complain(f"this is a student's kit, which has no `{options.command}`; use the whole course")
     except KeyboardInterrupt:
