@@ -1,4 +1,4 @@
-"""A class at once: the same as nbgrader would do, whatever the order, the workers, and the moment at which it is killed."""
+"""A class at once: the same as nbgrader would do, whatever the order, the workers, and when it is killed."""
 
 from __future__ import annotations
 
@@ -359,8 +359,8 @@ def test_odd_submissions_are_refused_with_a_sentence_and_the_class_goes_on(
     found = {line.student: (line.state, line.reason) for line in lines}
     refused = {student: reason for student, (state, reason) in found.items() if state == "refused"}
     for student, said in {
-        "-rf": "student's id", "a..b": "student's id", "<script>": "student's id", "a b": "student's id", "x?y": "student's id",
-        "?gnp": "student's id", "dir_link": "symbolic link", "part_link": "symbolic link", "nb_link": "symbolic link",
+        "-rf": "student's id", "a..b": "student's id", "<script>": "student's id", "a b": "student's id",
+        "x?y": "student's id", "?gnp": "student's id", "dir_link": "symbolic link", "part_link": "symbolic link", "nb_link": "symbolic link",
         "not_json": "not complete JSON", "huge": "more than 0 MB", "none": "was handed in", "date": "no date",
         "latin": "not UTF-8", "deep": "not complete JSON", "file": "not a folder",
     }.items():  # fmt: skip
