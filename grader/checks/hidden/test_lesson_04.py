@@ -233,7 +233,7 @@ def assert_hidden_do_not_matter(draw, make):
     """`make(four)` gives a function of x and mask with two heads and the matrices `four`."""
     x, four = positive(draw, 2, 5, 4)
     other, seen, hidden = x.clone(), x.clone(), torch.ones(5, 5, dtype=torch.bool)
-    other[:, 3], seen[:, 1], hidden[:, 3] = -x[:, 3], 1.5 * x[:, 1], False
+    other[:, 3], seen[:, 1], hidden[:, 3] = -x[:, 3], 0.5 * x[:, 1], False  # half the size: its score is the highest
     for factor in (1.0, 1e6):
         attend = make(four(factor))
         before, after, moved = (attend(tokens, hidden) for tokens in (x, other, seen))

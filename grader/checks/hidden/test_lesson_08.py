@@ -981,9 +981,8 @@ class TestGenerate:
     @pytest.mark.values
     def test_rows_that_go_on_are_undisturbed(self, student, draw):
         """A row goes on beside a finished one exactly as it does alone"""
-        model = ToyModel(draw)
         while True:  # row 0 ends at its second token, row 1 does not end
-            ids = draw.integers(2, 2, high=11)
+            model, ids = ToyModel(draw), draw.integers(2, 2, high=11)
             full = model.greedy(ids, 4)
             eos = int(full[0, 3])
             if eos not in full[1, 2:].tolist() and eos != full[0, 2]:
