@@ -41,6 +41,7 @@ from grader import check, hint, progress, solution
 import matplotlib.pyplot as plt
 
 plt.style.use("tableau-colorblind10")
+torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs more than it brings
 
 # %% [markdown] claims="002.s3-e 000.2.2-l 002.s2-c"
 # ## A sentence of three words, by hand

@@ -48,6 +48,7 @@ from grader import check, hint, progress, solution
 import matplotlib.pyplot as plt
 
 plt.style.use("tableau-colorblind10")
+torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs more than it brings
 
 # %% [markdown] claims="001.s4-g 000.2.2-m"
 # ## One row by hand: mask first, softmax second

@@ -36,6 +36,7 @@ from grader import check, hint, progress, solution
 import matplotlib.pyplot as plt
 
 plt.style.use("tableau-colorblind10")
+torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs more than it brings
 
 # %% [markdown] claims="002.s5-a 002.s5-b 000.2.5-j 000.2.5-k"
 # ## The idea by hand: permuted is not the same

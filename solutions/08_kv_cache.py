@@ -44,6 +44,7 @@ from grader import check, hint, progress, solution
 import matplotlib.pyplot as plt
 
 plt.style.use("tableau-colorblind10")
+torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs more than it brings
 
 # %% [markdown] claims="000.2.7-g 001.s6-f"
 # ## The idea by hand
