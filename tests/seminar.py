@@ -94,7 +94,7 @@ def scores(root: Path) -> dict[str, float]:
 
 
 def own(source: str, kind: str = "markdown", **more: Any) -> Json:
-    extra = {"outputs": [], "execution_count": None} if kind == "code" else {}
+    extra: Json = {"outputs": [], "execution_count": None} if kind == "code" else {}
     return {"cell_type": kind, "id": "mine", "metadata": {}, "source": source, **extra, **more}
 
 

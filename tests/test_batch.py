@@ -61,9 +61,9 @@ def a_class(folder: Path, size: int, answer: str = ROW_SUMS) -> Path:
     return root
 
 
-def outcome(root: Path) -> dict[str, Any]:
+def outcome(root: Path) -> dict[Any, Any]:
     """Everything that grading left: the gradebook's rows, the graded notebooks, the verdicts."""
-    found: dict[str, Any] = {}
+    found: dict[Any, Any] = {}
     with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
         for submission in gradebook.assignment_submissions("week1"):
             for notebook in submission.notebooks:
@@ -201,10 +201,10 @@ def test_a_run_that_ends_at_any_step_is_taken_up(
     assert len(pool.judged) <= 6 and set(pool.judged) == {"ada", "bob", "eve", "spy", "xss"}
 
 
-_finished: dict[str, Any] = {}
+_finished: dict[Any, Any] = {}
 
 
-def finished() -> dict[str, Any]:
+def finished() -> dict[Any, Any]:
     """What an undisturbed run leaves."""
     if not _finished:
         import tempfile
@@ -294,7 +294,7 @@ def test_a_cluster_grades_the_same_even_when_a_worker_is_killed(tmp_path: Path) 
     root, other = a_class(tmp_path / "1", 8), a_class(tmp_path / "2", 8)
     grade(other)
     told: list[Line] = []
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         pids = [worker.process.pid for worker in cluster.workers.values()]
         assert len(pids) == 2
 
@@ -360,9 +360,9 @@ def test_odd_submissions_are_refused_with_a_sentence_and_the_class_goes_on(
     refused = {student: reason for student, (state, reason) in found.items() if state == "refused"}
     for student, said in {
         "-rf": "student's id", "a..b": "student's id", "<script>": "student's id", "a b": "student's id",
-        "x?y": "student's id", "?gnp": "student's id", "dir_link": "symbolic link", "part_link": "symbolic link", "nb_link": "symbolic link",
-        "not_json": "not complete JSON", "huge": "more than 0 MB", "none": "was handed in", "date": "no date",
-        "latin": "not UTF-8", "deep": "not complete JSON", "file": "not a folder",
+        "x?y": "student's id", "?gnp": "student's id", "dir_link": "symbolic link", "part_link": "symbolic link",
+        "nb_link": "symbolic link", "not_json": "not complete JSON", "huge": "more than 0 MB", "none": "was handed in",
+        "date": "no date", "latin": "not UTF-8", "deep": "not complete JSON", "file": "not a folder",
     }.items():  # fmt: skip
         assert said in refused.pop(student), student
     assert refused == {}
@@ -457,8 +457,7 @@ class TestRowSums:
         former[:] = seeds
     said = capsys.readouterr().out
     assert 'ada: row_sums 0.5 -> 1: "Each row is summed" now passes' in said
-    assert 'spy: row_sums 0.5 -> 1: "Each row is summed" now passes' in said
-    assert "bob: row_sums" not in said and scores(root)["ada"] == FULL
+    assert said.count("->") == 1 and "bob: row_sums" not in said and scores(root)["ada"] == FULL
     capsys.readouterr()
     assert cli.main(["regrade", str(root), "week1", "--isolation", "none"]) == 0
     assert "no grade changed" in capsys.readouterr().out
@@ -490,7 +489,7 @@ def test_a_whole_class_leaves_no_notebooks_in_memory(tmp_path: Path) -> None:
     """What the coordinator keeps of a submission is one short line."""
     root = a_class(tmp_path, 3)
     run = Run(Course.open(root), "week1", isolation="none")
-    run.run(Here())  # type: ignore[arg-type]
+    run.run(Here())
     assert all(not line.records and not line.former for line in run.lines)
     assert not run._former and not run._found and not run._timestamps
 

@@ -238,7 +238,7 @@ def test_the_number_for_nbgrader_is_plain_and_within_the_cells_points(passed: in
 
 def test_an_impossible_score_is_an_error_not_a_grade() -> None:
     class Wrong(ExerciseResult):
-        score = 9.0  # type: ignore[assignment]
+        score = 9.0
 
     with pytest.raises(GradingError, match="impossible score"):
         number_for(Wrong("row_sums", 4.0, "failed"), 4.0)

@@ -26,7 +26,7 @@ from grader.classroom.course import Course, CourseError
 from grader.classroom.gradebook import Book
 from grader.classroom.results import Record, checks_digest, course_secret, write_atomically
 from grader.classroom.splice import RefusedSubmission, refuse_links
-from grader.classroom.workers import ClusterPool, Job, LocalPool, Verdict, prepared, with_verdicts
+from grader.classroom.workers import ClusterPool, Job, LocalPool, Pool, Verdict, prepared, with_verdicts
 from grader.lesson import MAX_BYTES, load_lesson
 from grader.report import plain
 
@@ -156,7 +156,7 @@ class Run:
         self._found: dict[str, Found] = {}
         self._timestamps: dict[str, str] = {}
 
-    def run(self, pool: LocalPool | ClusterPool) -> list[Line]:
+    def run(self, pool: Pool) -> list[Line]:
         """Grade the assignment.
 
         Raises:
@@ -172,7 +172,7 @@ class Run:
                 self._run(book, pool)
         return self.lines
 
-    def _run(self, book: Book, pool: LocalPool | ClusterPool) -> None:
+    def _run(self, book: Book, pool: Pool) -> None:
         found, refused = find_submissions(self.course, self.assignment, book.notebooks)
         self._begin(len(found) + len(refused))
         for line in refused:

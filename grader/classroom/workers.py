@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Protocol
 
 from grader.classroom.course import CourseError
 from grader.lesson import LessonError, NotebookError
@@ -118,7 +118,14 @@ def with_verdicts(notebook: Json, record: dict[str, Any] | None) -> str:
 
     if record is not None:
         put_verdicts(notebook, Record.from_data(record))
-    return str(nbformat.v4.writes(nbformat.from_dict(notebook)))
+    return str(nbformat.v4.writes(nbformat.from_dict(notebook))) + "\n"
+
+
+class Pool(Protocol):
+    """Where jobs are judged."""
+
+    def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, Verdict]]:
+        """Judge all jobs; verdicts come as they are ready."""
 
 
 # ------------------------------------------------------------------------------------------- on this machine
@@ -137,6 +144,8 @@ class LocalPool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self._idle:
+            worker.dismiss()
         for worker in [*self._idle, *self._busy]:
             worker.end()
 
@@ -196,7 +205,14 @@ class _Worker:
         except (EOFError, OSError):
             return None
 
+    def dismiss(self) -> None:
+        """Let it go by itself, its sandbox too; it has no job."""
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
+        self.process.join(10)
+
     def end(self) -> None:
+        """End it at once, whatever it does; nothing to do when it is gone."""
         self.connection.close()
         self.process.kill()
         self.process.join()
@@ -206,10 +222,15 @@ def _work(connection: Connection) -> None:
     """A worker's life: judge until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator ends its workers itself
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from grader.classroom.grading import close_benches
+
     while True:
         try:
             job = connection.recv()
         except (EOFError, OSError):
+            job = None
+        if job is None:
+            close_benches()
             return
         with contextlib.suppress(BrokenPipeError):
             connection.send(judge_job(job))
