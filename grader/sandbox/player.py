@@ -32,6 +32,7 @@ from grader.sandbox.wire import Channel, ConnectionLost, Json
 
 _WARM = (
     "torch", "torch.nn.functional", "torch.utils._python_dispatch", "torch.nn.utils.rnn", "numpy", "jaxtyping",
+    "torch.fx.experimental.symbolic_shapes",  # imported by the first `torch.autograd.grad`
     "matplotlib.pyplot", "einops", "dataclasses", "math", "itertools", "functools", "collections", "random", "typing",
     "time", "string", "statistics", "heapq", "warnings", "contextlib", "inspect", "copy",
 )  # fmt: skip
