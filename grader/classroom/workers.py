@@ -101,6 +101,8 @@ def prepared(submitted: str, released: str) -> Json:
 
     try:
         data = json.loads(submitted)
+        if "\\ud" in submitted.lower():  # perhaps half of a surrogate pair, which no file can hold
+            data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         raise RefusedSubmission("it is not complete JSON; ask for a new upload") from None
     notebook = carry_over(read_released(released), data)
