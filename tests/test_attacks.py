@@ -30,6 +30,7 @@ import torch
 from attacks.intact import changes, fingerprint
 
 from grader import cli
+from grader.checks import plugin
 from grader.checks.assertions import CheckFailed, assert_close
 from grader.judge import judge, judge_with_stand_ins, reference
 from grader.lesson import ROOT, Cell, load_lesson
@@ -42,7 +43,7 @@ pytestmark = pytest.mark.skipif(not sandbox_available(), reason=sandbox_availabl
 DATA = Path(__file__).parent / "attacks"
 ANSWERS: dict[str, dict[str, Any]] = tomllib.loads((DATA / "answers.toml").read_text(encoding="utf-8"))
 LIMITS = Limits(
-    seconds=1.5, cpu_seconds=8, memory=400 << 20, threads=20, file=1 << 20, files=200, output=1 << 20, total=5.0
+    seconds=2.0, cpu_seconds=8, memory=400 << 20, threads=20, file=1 << 20, files=200, output=1 << 20, total=6.0
 )  # fmt: skip
 DEADLINE = 12.0
 """Seconds within which every hostile submission has its verdict, on a machine that does other things besides."""
@@ -282,6 +283,23 @@ def test_the_attack_is_real(without_walls: Mapping[str, Any], honest: Mapping[st
     assert achieved[attack["real"]], found
 
 
+@pytest.mark.parametrize(
+    ("name", "guard", "without", "achieved"),
+    [
+        ("changes-its-argument-to-fit", "_careful", lambda answer, item: answer, "points"),
+        ("replaces-the-data-of-its-argument", "_careful", lambda answer, item: answer, "points"),
+        ("predicts-its-inputs", "_shown", lambda seed: seed, "known inputs"),
+    ],
+)
+def test_what_the_checks_guard_against_is_real(
+    sandbox: Sandbox, honest: Mapping[str, float], monkeypatch: pytest.MonkeyPatch,
+    name: str, guard: str, without: Callable[..., Any], achieved: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(plugin, guard, without)
+    report = judged(sandbox, cell(ANSWERS[name]["cell"]))
+    assert report.score > honest["zeros"] if achieved == "points" else achieved in as_text(report)
+
+
 # ------------------------------------------------------------------------------------------------ between exercises
 
 LESSON_02 = {exercise.name: exercise.reference for exercise in load_lesson("02").exercises}
@@ -418,6 +436,7 @@ class Equal:
     def __contains__(self, item): return True
 class Number(float):
     __eq__ = Equal.__eq__
+    __hash__ = float.__hash__
     __sub__ = __rsub__ = Equal.__sub__
     def __abs__(self): return 0.0
 class Word(str):
@@ -435,7 +454,7 @@ def test_nothing_that_an_answer_returns_equals_what_a_check_expects(sandbox: San
         one, in_list, in_tuple, in_dict, as_key = submission.answer("answer")(kind)
         for want in (3, 2.5, "word", True, None, torch.ones(2)):
             assert not isinstance(one == want, torch.Tensor) or not (one == want).any()
-            assert isinstance(want, torch.Tensor) or (not (one == want) and not (want == one) and one != want)
+            assert isinstance(want, torch.Tensor) or (one != want and want != one)
             for got, wanted in ((one, want), (in_list, [want]), (in_tuple, (want,)), (in_dict, {"a": want})):
                 with pytest.raises((CheckFailed, TypeError)):
                     assert_close(got, wanted)
@@ -865,8 +884,9 @@ def test_tampered_notebooks_in_a_class(
     assert verdict.records is not None and verdict.notebooks is not None
     text = verdict.notebooks["nb"]
     text.encode()
-    assert "<script" not in text and "onerror" not in text.replace("&lt;img src=x onerror", "")
     graded = json.loads(text)
+    written = "".join("".join(c["source"]) for c in graded["cells"] if c["cell_type"] != "code")
+    assert not re.search(r"<(script|img)", written)
     assert graded["metadata"]["grader"]["lesson"] == lesson.id and "/bin/sh" not in json.dumps(graded["metadata"])
     assert len([c for c in graded["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]) == len(
         [c for c in json.loads(released)["cells"] if c["metadata"].get("nbgrader", {}).get("grade")]
