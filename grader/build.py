@@ -146,7 +146,8 @@ def _about(lesson: Lesson, cell: Cell) -> NotebookNode:
 
     text = (
         f"**Exercise `{exercise.name}`** · difficulty {dots(exercise.difficulty)} · "
-        f"importance {dots(exercise.importance)} · about {exercise.minutes} minutes · {exercise.points:g} points  \n"
+        f"importance {dots(exercise.importance)} · about {exercise.minutes} minutes · "
+        f"{exercise.points:g} {'point' if exercise.points == 1 else 'points'}  \n"
         f"Stuck? Run `hint({exercise.name})` in a new cell; after your own attempt compare with "
         f"`solution({exercise.name})`."
     )

@@ -173,17 +173,19 @@ def headline(exercise: ExerciseResult) -> str:
     """One line: what became of the exercise."""
     passed = sum(check.passed for check in exercise.checks)
     count = f"{passed} of {len(exercise.checks)} checks"
+    worth = f"{plain(exercise.points)} {'point' if exercise.points == 1 else 'points'}"
+    earned = f"{plain(exercise.score)} of {worth}"
     return {
-        "passed": f"{exercise.name}: passed, {count}, {plain(exercise.points)} points",
-        "failed": f"{exercise.name}: {count} passed, {plain(exercise.score)} of {plain(exercise.points)} points",
+        "passed": f"{exercise.name}: passed, {count}, {worth}",
+        "failed": f"{exercise.name}: {count} passed, {earned}",
         "missing": f"{exercise.name}: not started",
-        "error": f"{exercise.name}: error, {count} passed, {plain(exercise.score)} of {plain(exercise.points)} points",
-        "timeout": f"{exercise.name}: no answer in time, {plain(exercise.score)} of {plain(exercise.points)} points",
-        "crashed": f"{exercise.name}: crashed, {plain(exercise.score)} of {plain(exercise.points)} points",
+        "error": f"{exercise.name}: error, {count} passed, {earned}",
+        "timeout": f"{exercise.name}: no answer in time, {earned}",
+        "crashed": f"{exercise.name}: crashed, {earned}",
     }[exercise.status]
 
 
-AS_ABOVE = "as above"
+AS_ABOVE = "the same message as above"
 """Stands for a message that an earlier check of the exercise has given word for word."""
 
 

@@ -102,8 +102,9 @@ check(row_sums_wrong, "row_sums")
 # expected. A tensor of shape `(2, 3)` must give 2 numbers, and this function gave 3: so it added up the wrong axis. The line
 # **Likely slip** appears when your outputs are equal, on the same inputs, to those of a mistake that the course knows by name.
 #
-# Now look at what passed. For a tensor with one dimension the first axis *is* the last one, so a test with a single row of
-# numbers would have found nothing. This is why the checks use tensors whose sizes are all different.
+# One row of numbers alone would not have shown the mistake: for a tensor with one dimension the first axis *is* the last
+# one, and this function gets it right. A square matrix would have hidden it from the shape check, though not from the
+# numbers. This is why the checks try several shapes, with sizes that differ from each other.
 #
 # Mend `row_sums_wrong` in the cell above and run it again. `check(f, "name")` judges any function as if it were the
 # exercise of that name: use it for second attempts, and in the bug hunts that close each lesson.
@@ -118,9 +119,11 @@ progress()
 
 # %% [markdown]
 # **Start over.** A lesson or a single exercise goes back to its empty state with a command in a terminal (in JupyterLab:
-# File, New, Terminal), run in the folder that holds `run.py`. Your former work is kept in `my-course/.grader/backup/`:
+# File, New, Terminal). Run it in the folder that holds `run.py`; the terminal opens one level below it. Your former work
+# is kept in `my-course/.grader/backup/`:
 #
 # ```
+# cd ..
 # python3 run.py study reset my-course 00 --exercise row_sums
 # ```
 #
@@ -142,6 +145,8 @@ progress()
 # | positions | start at 0; sine and cosine are interleaved in pairs `(2i, 2i+1)`, sine first, base 10000 |
 # | FLOPs | a multiplication with an addition counts 2 |
 # | dtype, device | the output has those of the inputs; inputs are never modified |
+# | gradients | flow from the output to every floating point input, unless a stub says otherwise |
+# | names | keep the names of functions and of their arguments: checks call them by name |
 #
 # ## Before you go on: three questions
 #

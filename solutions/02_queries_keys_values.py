@@ -312,12 +312,12 @@ print("outputs", attention(q, k, v).round(decimals=2), sep="\n")
 generator = torch.Generator().manual_seed(0)
 q, k, v = (torch.randn(60, 16, generator=generator) for _ in range(3))
 seconds = {}
-for function in (attention_loop, attention):
+for name, function in (("loops", attention_loop), ("products", attention)):
     start = time.perf_counter()
     result = function(q, k, v)
-    seconds[function.__name__] = time.perf_counter() - start
+    seconds[name] = time.perf_counter() - start
 difference = (result - attention_loop(q, k, v)).abs().max()
-ratio = seconds["attention_loop"] / seconds["attention"]
+ratio = seconds["loops"] / seconds["products"]
 print(f"60 positions: largest difference {difference:.1e}, the loops took {ratio:.0f} times as long")
 
 # %% [markdown]
@@ -374,8 +374,8 @@ print("5. a bias added to every value, gap       ", largest(shifted - value_bias
 # | self-attention | $x$ | $x$ | $(T, T)$ |
 # | cross-attention | $x$: for instance the decoder's state | `memory`: for instance the encoder's output | $(T_q, T_k)$ |
 #
-# In a translation model the decoder has written $T_q$ words of the target sentence, and each of these positions
-# looks through the $T_k$ positions of the source sentence. There is one output row for each *query*. The two
+# A translation model has two parts: an encoder reads the source sentence, a decoder writes the target sentence. The
+# decoder has written $T_q$ words, and each of these positions looks through the $T_k$ positions of the source sentence. There is one output row for each *query*. The two
 # sequences may have different lengths and even different widths, as $W_q$ is applied to one and $W_k$, $W_v$ to
 # the other. A key and its value must come from the same position of the same sequence: the key is what makes the
 # value findable.

@@ -80,7 +80,7 @@ def test_an_exception_shows_the_learners_own_line(lesson_02: Lesson) -> None:
     ("body", "words"),
     [
         ("return None", "is the `return` missing?"),
-        ("return 3", "a int"),
+        ("return 3", "an int"),
         ("return x.tolist()", "a list"),
         ("return [x]", "a list"),
         ("return x.bool()", "bool"),

@@ -35,7 +35,7 @@ def test_the_score_is_the_passed_share_of_the_checks_points(result: ExerciseResu
 def test_a_repeated_message_is_said_once() -> None:
     report = Report("02", (exercise(False, False, False),))
     for text in (as_text(report), as_html(report)):
-        assert text.count("it moved by 0.83") == 1 and text.count("as above") == 2
+        assert text.count("it moved by 0.83") == 1 and text.count("the same message as above") == 2
     messages = [check["message"] for check in as_data(report)["exercises"][0]["checks"]]
     assert messages == ["it moved by 0.83"] * 3, "other tools get every message in full"
 

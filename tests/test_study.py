@@ -127,6 +127,16 @@ def test_reset_of_one_exercise_keeps_the_rest_and_a_backup(mine: Path) -> None:
     assert change.backup is not None and change.backup.read_bytes() == before
 
 
+def test_reset_forgets_what_was_recorded(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mine)
+    grader.check(row_sums)
+    Progress.here().record("softmax").status = "passed"
+    Progress.here().save()
+    (change,) = copies.reset(mine, exercise="row_sums")
+    assert Progress.here().record("row_sums").status == "missing"
+    assert change.backup is not None and '"failed"' in change.backup.with_suffix(".progress.json").read_text()
+
+
 def test_reset_of_a_lesson_twice_keeps_both_backups(mine: Path) -> None:
     backups = []
     for text in ("one", "two"):

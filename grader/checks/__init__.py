@@ -6,7 +6,18 @@ named property a test, its docstring the title that a learner sees, one marker t
 
 import pytest
 
+SOFTMAX = ("_softmax", "_log_softmax", "_safe_softmax")
+"""ATen operators behind every spelling of PyTorch's softmax."""
 
-def exercise(name: str) -> pytest.MarkDecorator:
-    """Marks a class of checks with the exercise that it judges."""
-    return pytest.mark.exercise(name)
+ATTENTION = ("_safe_softmax", "_scaled_dot_product_flash_attention_for_cpu")
+"""ATen operators behind PyTorch's scaled_dot_product_attention on a CPU."""
+
+
+def exercise(name: str, *, without: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    """Marks a class of checks with the exercise that it judges.
+
+    Args:
+        without: ATen operators that the answer may not call, because they are what the exercise asks to write: every
+            check fails for an answer that does. The stub must say so.
+    """
+    return pytest.mark.exercise(name, without=without)

@@ -45,31 +45,43 @@ def require(condition: bool, message: str, *, evidence: Any = None) -> None:
 # ------------------------------------------------------------------------------------------------ in words
 
 
-def number(value: Any) -> str:
-    """A number as a person writes it: 4 digits, no trailing zeros."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def number(value: Any, digits: int = 4) -> str:
+    """A number as a person writes it: 4 digits, no trailing zeros, no minus zero."""
+    return f"{value + 0.0:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def shape_of(value: Any) -> str:
     """(2, 3) for a tensor, otherwise what the thing is."""
     if isinstance(value, Tensor):
         return str(tuple(value.shape))
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def show(value: Any) -> str:
+def show(value: Any, digits: int = 4) -> str:
     """A small tensor with its numbers, a large one by its shape."""
+    if isinstance(value, float):
+        return number(value, digits)
     if not isinstance(value, Tensor):
-        return repr(value) if isinstance(value, bool | int | float | str | type(None)) else shape_of(value)
+        return repr(value) if isinstance(value, bool | int | str | type(None)) else shape_of(value)
     if value.numel() > _SMALL:
         return f"shape {tuple(value.shape)}"
 
     def words(item: Any) -> str:
         if isinstance(item, list):
             return "[" + ", ".join(map(words, item)) + "]"
-        return number(item)
+        return number(item, digits)
 
     return words(value.detach().tolist())
+
+
+def contrast(got: Any, want: Any) -> str:
+    """Two values side by side, with as many digits as it takes to tell them apart."""
+    for digits in (4, 7, 10, 17):
+        one, two = show(got, digits), show(want, digits)
+        if one != two:
+            break
+    return f"{one}, expected {two}"
 
 
 def given(**arguments: Any) -> str:
@@ -171,6 +183,8 @@ def assert_close(
         wrong = ~torch.isclose(got_values, want_values, rtol=rtol, atol=atol, equal_nan=True)
     if not wrong.any():
         return
+    if hint and torch.allclose(got_values.double(), want_values.double(), rtol=1e-3, atol=1e-3):
+        hint = ""  # nearly right: a hint at the usual mistake would mislead
     fail(
         _difference(got_values, want_values, wrong, what) + _and(case) + (f"; {hint}" if hint else ""),
         evidence=got_values.clone(),
@@ -189,9 +203,9 @@ def _assert_number(got: Any, want: Any, what: str, case: str, rtol: float, atol:
     else:
         same = isinstance(value, int | float) and abs(value - want) <= atol + rtol * abs(want)
     if not same:
+        kind = "" if type(value) is type(want) else f" (it is {shape_of(value)})"
         fail(
-            f"{what} is {show(got)}{'' if type(value) is type(want) else f' ({type(value).__name__})'}, "
-            f"expected {show(want)}{_and(case)}{f'; {hint}' if hint else ''}",
+            f"{what} is {contrast(got, want)}{kind}{_and(case)}{f'; {hint}' if hint else ''}",
             evidence=value if isinstance(value, int | float | str | bool) else shape_of(value),
         )
 
@@ -202,12 +216,12 @@ def _and(case: str) -> str:
 
 def _difference(got: Tensor, want: Tensor, wrong: Tensor, what: str) -> str:
     if want.numel() <= _SMALL:
-        return f"{what} is {show(got)}, expected {show(want)}"
+        return f"{what} is {contrast(got, want)}"
     gap = (got.double() - want.double()).abs().nan_to_num(nan=float("inf")) * wrong
     place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
     at = f"[{', '.join(map(str, place))}]"
     count = f"{int(wrong.sum())} of {wrong.numel()} entries are wrong"
-    return f"{what}{at} is {number(got[tuple(place)].item())}, expected {number(want[tuple(place)].item())}; {count}"
+    return f"{what}{at} is {contrast(got[tuple(place)].item(), want[tuple(place)].item())}; {count}"
 
 
 def picture(wrong: Tensor, axes: tuple[str, str] = ("row", "column")) -> Picture | None:
@@ -279,6 +293,8 @@ def gradients(
     """
     leaves = [a.detach().clone().requires_grad_() if i in wrt else a for i, a in enumerate(arguments)]
     out = function(*leaves, **options)
+    if not isinstance(out, tuple | list | Mapping):
+        assert_tensor(out)
     outputs = [
         o for o in (out if isinstance(out, tuple | list) else [out]) if isinstance(o, Tensor) and o.is_floating_point()
     ]
@@ -315,7 +331,8 @@ def assert_same_gradients(
     got = gradients(student, arguments, wrt, **options)
     want = gradients(reference, arguments, wrt, **options)
     for index, g, w in zip(wrt, got, want, strict=True):
-        assert_close(g, w, f"the gradient with respect to {names[index]}", case=case, rtol=rtol, atol=atol)
+        what = f"the gradient with respect to {names[index]} (of all outputs times random weights, added up)"
+        assert_close(g, w, what, case=case, rtol=rtol, atol=atol)
 
 
 # ------------------------------------------------------------------------------------------------ purity, dtype
@@ -329,6 +346,7 @@ def assert_pure(student: Callable[..., Any], arguments: Sequence[Any], names: Se
     """The call leaves its tensor arguments as they were, and a second call gives the same as the first."""
     before = [_copy(argument) for argument in arguments]
     first = copy.copy(student(*arguments, **options))
+    require(first is not None, "the output is None; is the `return` missing?", evidence="None")
     if isinstance(first, Tensor):
         first = first.detach().clone()
     for name, old, new in zip(names, before, arguments, strict=False):
@@ -358,12 +376,13 @@ def assert_float32(
     single = [a.float() if isinstance(a, Tensor) and a.is_floating_point() else a for a in arguments]
     double = [a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in single]
     got, want = student(*single, **options), reference(*double, **options)
-    pairs = zip(got, want, strict=True) if isinstance(want, tuple) and isinstance(got, tuple) else [(got, want)]
-    for g, w in pairs:
+    several = isinstance(want, tuple) and isinstance(got, tuple) and len(got) == len(want)
+    for index, (g, w) in enumerate(zip(got, want, strict=True) if several else [(got, want)]):
+        what = f"output {index}" if several else "the output"
         if isinstance(w, Tensor):
             expected = torch.float32 if w.is_floating_point() else w.dtype
-            assert_dtype(g, expected, "the output", "when the inputs are float32")
-        assert_close(g, w, "the output in float32", rtol=tolerance, atol=tolerance, dtype=False)
+            assert_dtype(g, expected, what, "when the inputs are float32")
+        assert_close(g, w, f"{what} in float32", rtol=tolerance, atol=tolerance, dtype=False)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from grader.checks.inputs import Draw
 from grader.report import KINDS
-from grader.submission import AnswerLost, Answers, deadline
+from grader.submission import AnswerLost, Answers, deadline, forbid
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class CheckPlugin:
     @pytest.fixture
     def student(self, request: pytest.FixtureRequest, contestant: int) -> Any:
         """The answer under test: the learner's function or class."""
-        return _careful(self._contestants[contestant].answer(_exercise(request.node)), request.node)
+        answers = self._contestants[contestant]
+        return _prepared(answers.answer(_exercise(request.node)), request.node, answers.forbidding)
 
     @pytest.fixture
     def beside(self, contestant: int) -> Callable[[str], Any]:
@@ -166,7 +167,7 @@ class CheckPlugin:
         def rerun(answer: Any) -> BaseException | None:
             wanted = {name: value for name, value in arguments.items() if name in _parameters(function)}
             if "student" in wanted:
-                wanted["student"] = _careful(answer, item)
+                wanted["student"] = _prepared(answer, item, forbid)
             if "draw" in wanted:
                 wanted["draw"] = Draw(seed)
             torch.default_generator.manual_seed(_shown(seed))
@@ -186,6 +187,21 @@ class CheckPlugin:
 def _shown(seed: int) -> int:
     """The seed of the global random state, which an answer sees; it does not tell the seed of the inputs."""
     return int.from_bytes(hashlib.sha256(f"global {seed}".encode()).digest()[:4])
+
+
+def _prepared(answer: Any, item: pytest.Item, forbidding: Callable[[Collection[str]], Any]) -> Any:
+    """The answer as a check gets it: leaving its arguments alone, and without the operators that its exercise rules out."""
+    marker = item.get_closest_marker("exercise")
+    without = marker.kwargs.get("without", ()) if marker else ()
+    answer = _careful(answer, item)
+    if not without or not callable(answer) or isinstance(answer, type):
+        return answer
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with forbidding(without):
+            return answer(*args, **kwargs)
+
+    return call
 
 
 def _careful(answer: Any, item: pytest.Item) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 from grader.lesson import ROOT, NotebookError
 from grader.splice import is_answer, splice
-from grader.study.progress import FOLDER
+from grader.study.progress import FOLDER, Progress
 
 COURSE = ROOT / "course"
 
@@ -96,6 +96,8 @@ def update(folder: Path) -> list[Change]:
 def reset(folder: Path, lessons: Sequence[str] = (), exercise: str = "") -> list[Change]:
     """Put lessons (all by default), or one exercise's cell, back to the released state, after a backup.
 
+    What was recorded of their exercises is forgotten as well (the record is kept beside the backup).
+
     Raises:
         NotebookError: for an unknown lesson or exercise.
     """
@@ -112,9 +114,13 @@ def reset(folder: Path, lessons: Sequence[str] = (), exercise: str = "") -> list
                 f"there is no exercise {exercise!r} in the lessons given; look at its cell for the name"
             )
     changes = []
+    progress = Progress(folder / FOLDER / "progress.json").load()
     for path in chosen:
         target = folder / path.name
         backup = _back_up(folder, target) if target.exists() else None
+        if backup and progress.path and progress.path.exists():
+            shutil.copy2(progress.path, backup.with_suffix(".progress.json"))
+        progress.forget([exercise] if exercise else _exercises(_read(path)))
         if exercise and target.exists():
             notebook, stub = _read(target), _cell(_read(path), exercise)
             cell = _cell(notebook, exercise)
@@ -129,6 +135,10 @@ def reset(folder: Path, lessons: Sequence[str] = (), exercise: str = "") -> list
             _remember(folder, path)
         changes.append(Change(path.name, f"reset {exercise} in" if exercise else "reset", backup))
     return changes
+
+
+def _exercises(notebook: dict[str, Any]) -> list[str]:
+    return [cell["metadata"]["grader"]["name"] for cell in notebook["cells"] if is_answer(cell)]
 
 
 def _cell(notebook: dict[str, Any], name: str) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ import html
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -75,6 +75,12 @@ class Progress:
 
     def record(self, exercise: str) -> Record:
         return self.records.setdefault(exercise, Record())
+
+    def forget(self, exercises: Iterable[str]) -> None:
+        """Let these exercises be as if never started."""
+        for name in exercises:
+            self.records.pop(name, None)
+        self.save()
 
     def note(self, result: ExerciseResult) -> None:
         """Keep a verdict. A passed exercise stays passed when it is tried again with a mistake."""

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from grader.checks import exercise
+from grader.checks import ATTENTION, exercise
 from grader.checks.assertions import assert_close, assert_shape, fail, given, number, require, shape_of
 
 
@@ -40,7 +40,7 @@ class TestDotProductVariance:
             )
 
 
-@exercise("scaled_dot_product_attention")
+@exercise("scaled_dot_product_attention", without=ATTENTION)
 class TestScaledDotProductAttention:
     @pytest.mark.shape
     def test_one_row_a_query(self, student, draw):
