@@ -12,6 +12,9 @@ SOFTMAX = ("_softmax", "_log_softmax", "_safe_softmax")
 ATTENTION = ("_safe_softmax", "_scaled_dot_product_flash_attention_for_cpu")
 """ATen operators behind PyTorch's scaled_dot_product_attention on a CPU."""
 
+NORMS = ("native_layer_norm", "native_batch_norm", "native_group_norm")
+"""ATen operators behind PyTorch's norms that center."""
+
 
 def exercise(name: str, *, without: tuple[str, ...] = ()) -> pytest.MarkDecorator:
     """Marks a class of checks with the exercise that it judges.

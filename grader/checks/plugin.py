@@ -87,11 +87,6 @@ class CheckPlugin:
         """Random inputs."""
         return Draw(self._seed_of(request.node))
 
-    @pytest.fixture
-    def forbidding(self, contestant: int) -> Callable[..., Any]:
-        """`with forbidding("_softmax"): student(x)` fails when the answer calls that ATen operator."""
-        return lambda *operators: self._contestants[contestant].forbidding(operators)
-
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "exercise(name): the exercise that a class of checks judges")
         for kind in KINDS:
