@@ -154,10 +154,11 @@ def test_a_students_own_cells_and_edited_imports_are_carried_over() -> None:
     given = next(c for c in answered["cells"] if c["metadata"].get("grader", {}).get("role") == "given")
     given["source"] = "import math\n" + given["source"]
     answered["cells"].insert(5, own("def helper(x):\n    return x", "code", id="x" * 99))
+    answered["cells"] += [own("one"), own("two"), {**given, "source": "a copy"}]  # of one id
     cells = carry_over(frame, answered)["cells"]
     mine = [c for c in cells if c["metadata"].get("grader", {}).get("role") == "own"]
-    assert [c["source"].split("\n")[0] for c in mine] == ["import math", "def helper(x):"]
-    assert [c["id"] for c in mine] == ["own-1", "own-2"] and all("nbgrader" not in c["metadata"] for c in mine)
+    assert [c["source"].split("\n")[0] for c in mine] == ["import math", "def helper(x):", "one", "two"]
+    assert [c["id"] for c in mine] == [f"own-{n}" for n in (1, 2, 3, 4)] and all("nbgrader" not in c["metadata"] for c in mine)
     assert [c for c in cells if c not in mine] == frame["cells"]
 
 
@@ -368,7 +369,7 @@ def test_without_a_sandbox_nothing_is_graded_unless_told(
     monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
 ) -> None:
     from grader import cli
-    from grader.sandbox import remote
+    from grader.sandbox import box
 
     class No:
         reason = "the sandbox needs bubblewrap"
@@ -376,7 +377,7 @@ def test_without_a_sandbox_nothing_is_graded_unless_told(
         def __bool__(self) -> bool:
             return False
 
-    monkeypatch.setattr(remote, "sandbox_available", No)
+    monkeypatch.setattr(box, "sandbox_available", No)
     assert cli.main(["classroom", "init", str(tmp_path / "c"), "week1=00"]) == 2
     assert "bubblewrap" in capsys.readouterr().err and not (tmp_path / "c").exists()
     assert cli.main(["classroom", "init", str(tmp_path / "c"), "week1=00", "--isolation", "none"]) == 0

@@ -86,7 +86,7 @@ def require_sandbox() -> None:
     Raises:
         GradingError: the reason, and what to do.
     """
-    from grader.sandbox.remote import sandbox_available
+    from grader.sandbox.box import sandbox_available  # `remote` imports torch, which takes a second
 
     available = sandbox_available()
     if not available:

@@ -126,6 +126,7 @@ def tidy(notebook: Any) -> Json:
     if len(cells) > MAX_CELLS:
         raise RefusedSubmission(f"it has {len(cells)} cells, more than {MAX_CELLS}; ask for the lesson's own notebook")
     out: list[Json] = []
+    seen: set[str] = set()
     for number, cell in enumerate(cells):
         kind = cell.get("cell_type") if isinstance(cell, dict) else None
         if kind not in ("code", "markdown", "raw"):
@@ -136,9 +137,12 @@ def tidy(notebook: Any) -> Json:
         if not isinstance(source, str):
             continue
         name, metadata = cell.get("id"), cell.get("metadata")
+        if not isinstance(name, str) or not _ID.fullmatch(name) or name in seen:
+            name = f"unnamed-{number}"
+        seen.add(name)
         kept: Json = {
             "cell_type": kind,
-            "id": name if isinstance(name, str) and _ID.fullmatch(name) else f"unnamed-{number}",
+            "id": name,
             "metadata": _tidy_metadata(metadata),
             "source": source,
         }

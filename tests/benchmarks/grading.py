@@ -110,11 +110,11 @@ def make_class(root: Path, lesson: Lesson, size: int) -> Path:
     for number in range(size):
         answers: dict[str, str] = {e.name: e.reference for e in lesson.exercises}
         if number % 4 == 1 and wrong:
-            for entry in (wrong[number % len(wrong)], wrong[7 * number % len(wrong)]):
-                answers[entry.exercise] = entry.code(lesson)
+            for mutant in (wrong[number % len(wrong)], wrong[7 * number % len(wrong)]):
+                answers[mutant.exercise] = mutant.code(lesson)
         elif number % 4 == 2 and right:
-            for entry in right[number % 3 :: 3]:
-                answers[entry.exercise] = entry.code(lesson)
+            for variant in right[number % 3 :: 3]:
+                answers[variant.exercise] = variant.code(lesson)
         elif number % 4 == 3:
             answers = dict(list(answers.items())[: number % len(answers)])
         notebook: dict[str, Any] = json.loads(released)
