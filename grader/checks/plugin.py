@@ -63,10 +63,18 @@ class CheckPlugin:
         self._contestants, self._wanted, self._seed, self._limit = contestants, frozenset(wanted), seed, limit
         self._reference = References(reference) if reference is not None else None
         self._lost: dict[tuple[int, str], AnswerLost] = {}
+        self._late: dict[pytest.Item, AnswerLost] = {}
 
     @pytest.fixture
     def student(self, request: pytest.FixtureRequest, contestant: int) -> Any:
         """The answer under test: the learner's function or class."""
+        try:
+            return self._answer(request, contestant)
+        except AnswerLost as lost:  # a fixture that raises what is no `Exception` breaks those of later tests
+            self._late[request.node] = lost
+            return None
+
+    def _answer(self, request: pytest.FixtureRequest, contestant: int) -> Any:
         answers = self._contestants[contestant]
         return _prepared(answers.answer(_exercise(request.node)), request.node, answers.forbidding)
 
@@ -121,7 +129,10 @@ class CheckPlugin:
         if lost is not None:
             raise lost
         with deadline(self._limit):
-            return (yield)
+            result = yield
+        if item in self._late:
+            raise self._late.pop(item)
+        return result
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
         """Keep the outcome; answer pytest with a report without a formatted traceback, which costs 40 ms a failure."""
