@@ -252,21 +252,22 @@ def without_walls(target: Target) -> Mapping[str, dict[str, Any]]:
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps(wanted))
-            process.stdin.close()
             state = target.state()
-            for line in process.stdout:
-                found = json.loads(line)
+            for name, attack in wanted.items():  # one after the other, so that what happens is its doing
+                process.stdin.write(json.dumps(attack) + "\n")
+                process.stdin.flush()
+                found = json.loads(process.stdout.readline())
                 found["arrived"] = target.listener.arrived()
                 found["touched"] = target.state() != state
                 if found["touched"]:
                     (target.folder / "planted.txt").unlink(missing_ok=True)
                     target.make_gradebook()
                     state = target.state()
-                ran[found["name"]] = found
+                ran[name] = found
         finally:
             process.kill()
             process.wait()
+            process.stdin.close()
             process.stdout.close()
     return ran
 
@@ -653,10 +654,9 @@ def much_code(notebook: Json) -> None:
 
 def wrong_types(notebook: Json) -> None:
     notebook["metadata"]["grader"] = ["02"]
-    for found, odd in zip(
-        notebook["cells"], ([], {"grader": 7}, {"grader": {"role": [], "name": {}}}, None) * 3, strict=False
-    ):
-        found["metadata"] = odd
+    odd: list[Any] = [[], {"grader": 7}, {"grader": {"role": [], "name": {}}}, None]
+    for place, found in enumerate(notebook["cells"][:12]):
+        found["metadata"] = odd[place % 4]
 
 
 NOTEBOOKS: dict[str, tuple[Callable[[Json], None], int, set[str]]] = {

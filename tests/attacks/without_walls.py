@@ -1,7 +1,7 @@
 """Runs hostile answers in process, as a judge without walls would: shows that what the suite fends off is real.
 
-Reads attacks as JSON from standard input, forks once for each, ends what does not end, and prints what became of them. A
-forked process has bounds on memory, processor time and files.
+Reads attacks from standard input, JSON in a line each, forks for each, ends what does not end, and prints what became of
+it. A forked process has bounds on memory, processor time and files.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ def main() -> None:
     )
     assert judge(lesson, [right])[0].passed
     reference(lesson).answer("row_sums")
-    for name, (source, real) in json.load(sys.stdin).items():
-        print(json.dumps({"name": name, **outcome(source, OF_THE_DEADLY if real == "dies" else SECONDS)}), flush=True)
+    for line in sys.stdin:
+        source, real = json.loads(line)
+        print(json.dumps(outcome(source, OF_THE_DEADLY if real == "dies" else SECONDS)), flush=True)
 
 
 if __name__ == "__main__":
