@@ -255,8 +255,8 @@ def _check(options: argparse.Namespace) -> int:
         _write(options.json, as_json(report))
     if str(options.json) != "-":
         print(as_text(report))
-        if options.isolation == "sandbox":
-            print(f"inputs drawn with --seed {seed}")
+    if options.isolation == "sandbox":
+        print(f"inputs drawn with --seed {seed}", file=sys.stderr if str(options.json) == "-" else sys.stdout)
     absent = [e.name for e in report.exercises if e.status == "missing" and e.note.startswith(f"{e.name} is missing: ")]
     if absent:
         return _complain(

@@ -138,7 +138,6 @@ def as_data(report: Report) -> dict[str, Any]:
         "lesson": report.lesson,
         "score": report.score,
         "max_score": report.max_score,
-        "seed": report.seed,
         "exercises": [
             {
                 "name": exercise.name,

@@ -27,6 +27,7 @@ def test_check_writes_the_fixed_json_and_exits_0_when_all_passes(
     target = tmp_path / "report.json"
     assert cli.main(["check", str(write_answer("00")), "--json", str(target)]) == 0
     data = json.loads(target.read_text())
+    assert set(data) == {"lesson", "score", "max_score", "exercises"}
     assert data["lesson"] == "00_start_here" and data["score"] == data["max_score"] == 1
     (exercise,) = data["exercises"]
     assert set(exercise) == {"name", "score", "points", "status", "checks"}
