@@ -22,6 +22,7 @@ from grader.classroom import batch
 from grader.classroom.batch import Line, Run, changes
 from grader.classroom.course import Course, CourseError
 from grader.classroom.gradebook import Book
+from grader.classroom.splice import RefusedSubmission
 from grader.classroom.workers import ClusterPool, Job, LocalPool, Verdict, judge_job
 from grader.lesson import ROOT, load_lesson
 from grader.sandbox.remote import sandbox_available
@@ -199,6 +200,36 @@ def test_a_run_that_ends_at_any_step_is_taken_up(
     assert set(states(grade(root, pool)).values()) <= {"graded", "kept"}
     assert outcome(root) == undisturbed
     assert len(pool.judged) <= 6 and set(pool.judged) == {"ada", "bob", "eve", "spy", "xss"}
+
+
+def test_a_new_version_is_written_even_when_the_run_ended_between_verdict_and_gradebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradebook and the graded notebook of the former version are there: only the journal tells."""
+    root = copy_of(handed_in(), tmp_path)
+    grade(root)
+    notebook = root / "submitted" / "eve" / "week1" / "00_start_here.ipynb"
+    notebook.write_text(notebook.read_text().replace("raise NotImplementedError", "return x.sum(-1)  # "))
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Book, "save", die)
+        grade(root)
+    pool = Here()
+    assert states(grade(root, pool))["eve"] == "kept" and pool.judged == []
+    assert scores(root)["eve"] == FULL
+
+
+def test_reading_a_submission_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "n.ipynb").symlink_to(tmp_path / "secret")
+    with pytest.raises(RefusedSubmission, match="symbolic link"):
+        batch._read(tmp_path / "n.ipynb")
+    with pytest.raises(RefusedSubmission, match=r"folder\.ipynb is not a regular file|cannot be read"):
+        (tmp_path / "folder.ipynb").mkdir()
+        batch._read(tmp_path / "folder.ipynb")
 
 
 _finished: dict[Any, Any] = {}
