@@ -2770,4 +2770,119 @@ def is_causal(f):
     return all(verdicts)
 """,
     ),
+    Mutant(
+        exercise="padding_mask",
+        name="compares_as_int32",
+        replace={
+            "(ids != pad_id)[": "(ids.int() != pad_id)[",
+        },
+        slip="The ids are cut to 32 bits before they are compared, so a large id can look like the pad id. Compare them as they are.",
+    ),
+    Mutant(
+        exercise="padding_mask",
+        name="subtracts_in_place",
+        replace={
+            "    return (ids != pad_id)[:,": "    ids -= pad_id\n    return (ids != 0)[:,",
+        },
+        slip="`ids -= pad_id` writes into the caller's ids. Compare with pad_id directly.",
+    ),
+    Mutant(
+        exercise="document_mask",
+        name="compares_as_int32",
+        replace={
+            "segment_ids[:, :, None] ==": "segment_ids.int()[:, :, None] ==",
+            "== segment_ids[:, None, :]": "== segment_ids.int()[:, None, :]",
+        },
+        slip="The ids are cut to 32 bits before they are compared, so two large ids can look equal. Compare them as they are.",
+    ),
+    Mutant(
+        exercise="document_mask",
+        name="hides_minus_100",
+        replace={
+            "    return same_document &": "    return same_document & (segment_ids != -100)[:, None, :] &",
+        },
+        slip="-100 is a segment id like any other: only equality counts.",
+    ),
+    Mutant(
+        exercise="document_mask",
+        name="window_of_128",
+        replace={
+            "causal_mask(T).to(segment_ids.device)": "causal_mask(T).triu(-127).to(segment_ids.device)",
+        },
+        slip="Keys more than 127 positions back are hidden. Every earlier key of the document is visible.",
+    ),
+    Mutant(
+        exercise="combined_mask",
+        name="window_of_128",
+        replace={
+            "causal_mask(T).to(ids.device)": "causal_mask(T).triu(-127).to(ids.device)",
+        },
+        slip="Keys more than 127 positions back are hidden. Every earlier real token is visible.",
+    ),
+    Mutant(
+        exercise="combined_mask",
+        name="subtracts_in_place",
+        replace={
+            "    T = ids.shape[-1]\n": "    T = ids.shape[-1]\n    ids -= pad_id\n",
+            "padding_mask(ids, pad_id)": "padding_mask(ids, 0)",
+        },
+        slip="`ids -= pad_id` writes into the caller's ids. Compare with pad_id directly.",
+    ),
+    Mutant(
+        exercise="safe_attention",
+        name="padding_made_causal",
+        replace={
+            "    sees_something =": "    if mask.dim() == 4 and mask.shape[-2] == 1:\n        mask = mask & causal_mask(q.shape[-2], k.shape[-2])\n    sees_something =",
+        },
+        slip="A padding mask (B, 1, 1, T_k) is combined with a causal one. The mask says everything: add nothing to it.",
+    ),
+    Mutant(
+        exercise="safe_attention",
+        name="exp_behind_where",
+        replace={
+            "    hidden = ~mask & sees_something  # an empty row keeps its finite scores for now\n    weights = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)\n    weights = weights.masked_fill(~sees_something, 0.0)  # and here it becomes zeros\n": "    top = scores.masked_fill(~mask, -math.inf).amax(-1, keepdim=True).masked_fill(~sees_something, 0.0)\n    weights = torch.where(mask, (scores - top).exp(), 0.0)\n    weights = weights / weights.sum(-1, keepdim=True).masked_fill(~sees_something, 1.0)\n",
+        },
+        slip="exp of a huge hidden score overflows before torch.where drops it, and the gradient becomes 0 * inf = nan. Fill the scores before exp, not the result.",
+    ),
+    Mutant(
+        exercise="masked_cross_entropy",
+        name="counts_a_class_above_99",
+        replace={
+            "counted = targets != ignore_index  # (...)": "counted = (targets != ignore_index) | (targets >= 100)",
+        },
+        slip="Targets from 100 on count even when they are the ignore_index. ignore_index may be any class.",
+    ),
+    Mutant(
+        exercise="completion_loss_mask",
+        name="lengths_in_a_byte",
+        replace={
+            ">= prompt_lengths[:, None]": ">= prompt_lengths.to(torch.uint8)[:, None]",
+        },
+        slip="Prompt lengths are stored in 8 bits, so 256 becomes 0. Compare them as they are.",
+    ),
+    Mutant(
+        exercise="completion_loss_mask",
+        name="stops_at_64",
+        replace={
+            "    return target_token >=": "    return target_token.clamp(max=64) >=",
+        },
+        slip="Positions beyond 63 are all treated like position 63. The comparison holds for every t.",
+    ),
+    Mutant(
+        exercise="is_causal",
+        name="starts_at_two",
+        replace={
+            "range(1, 13)": "range(2, 13)",
+        },
+        slip="T = 1 is never tried, and there a model can still mix the samples of a batch.",
+    ),
+    Mutant(
+        exercise="is_causal",
+        name="every_other_row",
+        replace={
+            "range(T - 1)": "range(0, T - 1, 2)",
+            "[:, : t + 1]\n            if (moved": "[:, t]\n            if (moved",
+        },
+        slip="Only every other output row is looked at, and a leak may sit in a single one of the others.",
+    ),
 ]

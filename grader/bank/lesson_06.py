@@ -1721,4 +1721,66 @@ def alibi_bias(n_heads, T_q, T_k=None):
     return (m * torch.minimum(signed, -signed)).to(torch.float32)
 """,
     ),
+    Mutant(
+        exercise="rope",
+        name="whole_base",
+        replace={
+            "frequencies = base **": "frequencies = float(max(int(base), 1)) **",
+        },
+        slip="The base is rounded to a whole number of at least 1. Any positive number is allowed.",
+    ),
+    Mutant(
+        exercise="rope",
+        name="clamped_far_back",
+        replace={
+            "positions.double()": "positions.double().clamp(min=-1000)",
+        },
+        slip="Positions below -1000 are all treated like -1000. Any number is a position.",
+    ),
+    Mutant(
+        exercise="rope",
+        name="position_zero_returns_x",
+        replace={
+            "    frequencies = base": "    if not positions.any():\n        return x\n    frequencies = base",
+        },
+        slip="At position 0 it returns x itself, so that whoever changes the result changes x. Return a new tensor.",
+    ),
+    Mutant(
+        exercise="rope",
+        name="narrow_heads_only",
+        replace={
+            "    even, odd =": "    if d > 64:\n        sin = sin * 0\n    even, odd =",
+        },
+        slip="Wide heads are not turned. The formula holds for every even d.",
+    ),
+    Mutant(
+        exercise="interleaved_to_half",
+        name="narrow_only",
+        replace={
+            "    return torch": "    if d > 64:\n        return x.clone()\n    return torch",
+        },
+        slip="Widths above 64 are left as they are. The order is the same for every even d.",
+    ),
+    Mutant(
+        exercise="half_to_interleaved",
+        name="narrow_only",
+        replace={
+            "    return torch": "    if d > 64:\n        return x.clone()\n    return torch",
+        },
+        slip="Widths above 64 are left as they are. The order is the same for every even d.",
+    ),
+    Variant(
+        exercise="alibi_bias",
+        name="rows_cut_from_a_square",
+        source="""
+def alibi_bias(n_heads, T_q, T_k=None):
+    T_k = T_q if T_k is None else T_k
+    n = 2 ** (n_heads.bit_length() - 1)
+    slopes = 2.0 ** (-8 / n * torch.arange(1, n + 1).double())
+    slopes = torch.cat((slopes, 2.0 ** (-4 / n * torch.arange(1, 2 * n + 1, 2).double())))[:n_heads]
+    places = torch.arange(T_k)
+    square = -(places - places[:, None]).abs().double()
+    return torch.einsum("h,ij->hij", slopes, square[T_k - T_q :]).float()
+""",
+    ),
 ]

@@ -2438,4 +2438,93 @@ def decode_flops(t, L, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size, B
     return L * layer + matmul(B, d_model, vocab_size)
 """,
     ),
+    Mutant(
+        exercise="append_changes_the_past",
+        name="zero_in_the_dtype_of_x",
+        replace={
+            "after.new_zeros(())": "x.new_zeros(())",
+        },
+        slip="With T = 1 the zero has the dtype of x. It should be the dtype of the encoder's output.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="room_for_128",
+        replace={
+            "if end > self.max_len:": "if end > min(self.max_len, 128):",
+        },
+        slip="It refuses more than 128 positions. max_len decides.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="sixth_append_is_lost",
+        replace={
+            "        end = self.length + T_new\n": '        end = self.length + T_new\n        self.calls = getattr(self, "calls", 0) + 1\n        k = k * 0 if self.calls == 6 else k\n',
+        },
+        slip="The sixth append is not stored. Every append counts the same.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="a_forks_fork_shares",
+        replace={
+            "        return twin": '        twin.forked = True\n        if hasattr(self, "forked"):\n            twin.keys = self.keys\n        return twin',
+        },
+        slip="A fork of a fork shares its storage. Every fork needs storage of its own.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="a_forks_fork_is_smaller",
+        replace={
+            "KVCache(B, H, self.max_len,": 'KVCache(B, H, self.max_len - hasattr(self, "forked"),',
+            "        return twin": "        twin.forked = True\n        return twin",
+        },
+        slip="A fork of a fork has less room. Every fork has the max_len of its original.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="window_of_128",
+        replace={
+            ".tril(T - T_new)": ".tril(T - T_new).triu(T - T_new - 127)",
+        },
+        slip="Keys more than 127 positions back are hidden. All earlier visible positions count.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="exp_behind_where",
+        replace={
+            "    scores = scores.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)\n": "    top = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True).masked_fill(nothing, 0.0)\n    weights = torch.where(mask, (scores - top).exp(), 0.0)\n    weights = weights / weights.sum(-1, keepdim=True).masked_fill(nothing, 1.0)\n",
+        },
+        slip="exp of a huge score that is not seen overflows before torch.where drops it, and the gradient becomes 0 * inf = nan. Fill the scores before exp, not the result.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="sets_eval",
+        replace={
+            "    new_layers = []\n": "    new_layers = []\n    model.eval()\n",
+        },
+        slip="It switches the model to eval mode and leaves it there. The mode is the caller's business.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="gradients_left_off",
+        replace={
+            "    new_layers = []\n": "    new_layers = []\n    torch.set_grad_enabled(False)\n",
+        },
+        slip="It switches gradients off and leaves them off. The gradient mode stays as it is.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="asks_for_max_len",
+        replace={
+            "(counts - 1).clamp(min=0)": "(counts - 1).clamp(0, model.max_len)",
+        },
+        slip="It reads model.max_len. A model offers embed, blocks and unembed, and nothing else that you may use.",
+    ),
+    Mutant(
+        exercise="prefill",
+        name="one_pad_is_a_prompt",
+        replace={
+            "if pad_id is not None:": "if pad_id is not None and ids.shape[1] > 1:",
+        },
+        slip="A prompt of a single pad is taken for a token. A row of padding only raises ValueError, whatever its length.",
+    ),
 ]

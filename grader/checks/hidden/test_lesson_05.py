@@ -137,10 +137,19 @@ class TestPaddingMask:
             axes=PLACES,
         )
 
+    @pytest.mark.values
+    def test_large_ids(self, student):
+        """Only the pad id itself is filler, not an id that agrees with it in its last 8, 16 or 32 bits"""
+        for pad_id in (0, 3):
+            ids = pad_id + torch.tensor([[0, 2**8, 2**16, 2**32]])
+            case = f"{given(ids=ids)} and pad_id = {pad_id}"
+            assert_close(student(ids, pad_id), (ids != pad_id)[:, None, None], "the mask", case=case)
+
     @pytest.mark.purity
     def test_leaves_ids_alone(self, student, draw):
         """ids are not modified; int32 and non-contiguous ids are fine"""
-        assert_pure(student, [draw.integers(2, 5, high=3)], ["ids"])
+        for pad_id in (0, 1):
+            assert_pure(student, [draw.integers(2, 5, high=3), pad_id], ["ids", "pad_id"])
         ids = draw.integers(5, 2, high=3).to(torch.int32).T
         assert_close(student(ids), (ids != 0)[:, None, None], "the mask", case="for transposed int32 ids")
 
@@ -171,6 +180,8 @@ class TestDocumentMask:
             (0, 10**6),
             (1, 3),
             (2**24, 2**24 + 1),
+            (3, 3 + 2**32),
+            (-100, 5),
         ]:
             ids = torch.tensor([[first, first, second, second, second]])
             assert_close(student(ids)[0], want, "the mask", case=given(segment_ids=ids), axes=PLACES)
@@ -181,6 +192,14 @@ class TestDocumentMask:
         ids = torch.tensor([[4, 4, 9, 4]])
         want = table(4, 4, lambda i, j: j <= i and (i == 2) == (j == 2))
         assert_close(student(ids)[0], want, "the mask", case=given(segment_ids=ids), axes=PLACES)
+
+    @pytest.mark.values
+    def test_long_rows(self, student):
+        """A long document is not cut: its last position sees its first"""
+        ids = torch.cat([torch.full((1, 211), 7), torch.full((1, 102), 8)], 1)
+        want = ((ids[:, :, None] == ids[:, None]) & (torch.arange(313)[:, None] >= torch.arange(313)))[0]
+        hint = "is a key hidden for being far away?"
+        assert_close(student(ids)[0], want, "the mask", case="for documents of 211 and 102 positions", hint=hint)
 
     @pytest.mark.values
     def test_rows_are_unrelated(self, student, draw):
@@ -265,11 +284,12 @@ class TestCombinedMask:
 
     @pytest.mark.purity
     def test_leaves_ids_alone(self, student, draw):
-        """ids are not modified, and calls with other sizes do not matter"""
-        assert_pure(student, [draw.integers(2, 5, high=3)], ["ids"])
-        for b, t in [(2, 3), (2, 7), (2, 3), (3, 3)]:
+        """ids are not modified, and calls with other sizes, small or large, do not matter"""
+        for pad_id in (0, 1):
+            assert_pure(student, [draw.integers(2, 5, high=3), pad_id], ["ids", "pad_id"])
+        for b, t in [(2, 3), (2, 7), (1, 211), (2, 3), (3, 3)]:
             ids = draw.integers(b, t, high=3)
-            want = (ids != 0)[:, None, None] & table(t, t, lambda i, j: j <= i)
+            want = (ids != 0)[:, None, None] & (torch.arange(t)[:, None] >= torch.arange(t))
             assert_close(
                 student(ids), want, "the mask", case=f"in a row of calls, for ids of shape {(b, t)}", axes=PLACES
             )
@@ -340,9 +360,12 @@ class TestSafeAttention:
         ]:
             q, k, v = triple(draw, 5, 11, 7, 13, *lead)
             for shape in shapes:
-                mask = with_empty_rows(draw, *shape) if shape[-1] > 1 else draw.uniform(*shape) < 0.5
-                case = f"for scores of shape {(*lead, 5, 11)} and a mask of shape {shape}"
-                assert_close(student(q, k, v, mask), reference.safe_attention(q, k, v, mask), case=case, axes=AXES)
+                masks = [draw.uniform(*shape) < 0.5]
+                if shape[-1] > 1:  # few rows may all be empty: the second mask has none
+                    masks = [with_empty_rows(draw, *shape), draw.mask(*shape)]
+                for mask in masks:
+                    case = f"for scores of shape {(*lead, 5, 11)} and a mask of shape {shape}"
+                    assert_close(student(q, k, v, mask), reference.safe_attention(q, k, v, mask), case=case, axes=AXES)
 
     @pytest.mark.causality
     def test_hidden_keys_have_no_influence(self, student, draw):
@@ -384,6 +407,23 @@ class TestSafeAttention:
             case = f"with a hidden score of {height:g}"
             assert_finite(got, case=case)
             assert_close(got, by_deletion(q, k, v, mask), case=case, axes=AXES)
+
+    @pytest.mark.gradient
+    def test_gradients_beside_huge_hidden_scores(self, student, reference, draw):
+        """The gradients are finite and right beside hidden scores of 1000 and of 1e6, above the visible ones and below"""
+        for height in (1e3, 1e6):
+            q, k, v = triple(draw, 3, 5, 4, 2)
+            q[:, 0], k[:, 0] = 2.0, 0.0
+            k[1, 0], k[4, 0] = height, -height
+            mask = draw.mask(3, 5)
+            mask[:, 1], mask[:, 4], mask[:, 2] = False, False, True
+            mask[2] = False  # and one query sees nothing at all
+            case = f"with hidden scores of plus and minus {height:g}"
+            for name, gradient in zip("qkv", _gradients(student, (q, k, v, mask)), strict=True):
+                hint = "is an exp taken of hidden scores and dropped only afterwards? Its gradient is 0 * inf"
+                assert_finite(gradient, f"the gradient with respect to {name}", f"{case}; {hint}")
+            names = ["q", "k", "v", "mask"]
+            assert_same_gradients(student, reference.safe_attention, (q, k, v, mask), names, wrt=(0, 1, 2), case=case)
 
     @pytest.mark.numerics
     def test_visible_scores_may_be_very_low(self, student, draw):
@@ -644,6 +684,10 @@ class TestMaskedCrossEntropy:
             want = F.cross_entropy(logits.view(-1, 7), targets.view(-1), ignore_index=ignore_index)
             for got in (student(logits, targets, ignore_index), student(logits, targets, ignore_index=ignore_index)):
                 assert_close(got, want, "the loss", case=f"with ignore_index = {ignore_index}")
+        logits, targets = loss_case(draw, 13, V=307, ignore_index=137)
+        targets[0] = 306
+        want = F.cross_entropy(logits, targets, ignore_index=137)
+        assert_close(student(logits, targets, 137), want, "the loss", case="with V = 307 and ignore_index = 137")
 
     @pytest.mark.gradient(points=2)
     def test_gradient(self, student, reference, draw):
@@ -763,6 +807,14 @@ class TestCompletionLossMask:
             case=f"{given(prompt_lengths=lengths)} and T = 4",
             axes=("row", "position"),
         )
+
+    @pytest.mark.values
+    def test_long_rows(self, student):
+        """Long prompts and long rows are cut at the same place as short ones"""
+        lengths = torch.tensor([0, 97, 256, 300, 301, 2**16, 2**32])
+        want = torch.arange(300) + 1 >= lengths[:, None]
+        case = f"{given(prompt_lengths=lengths)} and T = 300"
+        assert_close(student(lengths, 300), want, "the mask", case=case, axes=("row", "position"))
 
     @pytest.mark.values(points=2)
     def test_lines_up_with_the_targets(self, student, draw):
@@ -939,7 +991,7 @@ class TestIsCausal:
         )
         ahead = mixing(lambda T: past(T) | torch.ones(T, T, dtype=torch.bool).triu(9).tril(9))
         assert_verdict(student, ahead, False, "a weighted sum of the past in which output t also reads the input t + 9")
-        for row, column in ((0, 1), (2, 7)):
+        for row, column in ((0, 1), (1, 2), (3, 8), (2, 7)):
             single = mixing(past_and(lambda T, cell=(row, column): cell))
             model = f"a weighted sum of the past in which output {row} also reads the input {column}"
             assert_verdict(student, single, False, model)
@@ -1033,12 +1085,14 @@ class TestIsCausal:
 
     @pytest.mark.causality
     def test_only_some_lengths(self, student):
-        """Finds leaks that show at some lengths only: up to 2, at exactly 7, where blocks of four are incomplete"""
+        """Finds leaks that show at some lengths only: at 1, up to 2, at exactly 7, where blocks of four are incomplete"""
         assert_verdict(student, lambda x: x[..., :1], True, "a model that gives back one channel of its input")
         short = mixing(lambda T: everything(T) if T <= 2 else past(T))
         assert_verdict(student, short, False, "a model that leaves its mask out for inputs of 2 positions or fewer")
         seven = mixing(lambda T: everything(T) if T == 7 else past(T))
         assert_verdict(student, seven, False, "a model whose mask is missing for inputs of exactly 7 positions")
+        alone = lambda x: x + (x.roll(1, dims=0) if x.shape[1] == 1 else 0.0)  # noqa: E731
+        assert_verdict(student, alone, False, "a model that mixes the samples of a batch where T = 1, and only there,")
         rest = mixing(lambda T: past(T) | (torch.arange(T)[:, None] >= T - T % 4))
         assert_verdict(student, rest, False, "a model whose last block of fewer than four positions has no mask")
 

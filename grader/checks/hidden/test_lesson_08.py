@@ -105,10 +105,14 @@ class TestAppendChangesThePast:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, draw):
-        """float32 in, float32 out"""
+        """float32 in, float32 out; an encoder with another dtype than x decides the result's"""
         for length in (4, 1):
             got = student(ENCODERS["a sum from the right"], draw(2, length, 3, dtype=torch.float32))
             assert_dtype(got, torch.float32, "the change", f"for a float32 encoder and T = {length}")
+            got = student(lambda x: x.float().flip(1), draw(2, length, 3))
+            assert_dtype(
+                got, torch.float32, "the change", f"for float64 x, a float32 output of the encoder and T = {length}"
+            )
 
     @pytest.mark.purity
     def test_leaves_x_alone(self, student, draw):
@@ -157,6 +161,16 @@ class TestKVCache:
                     assert_close(
                         values, torch.cat(all_values, 2), "the values", case=case, axes=("position", "feature")
                     )
+
+    @pytest.mark.values
+    def test_many_appends(self, student, draw):
+        """A long cache takes one position after the other and forgets none"""
+        keys, values = draw(1, 1, 150, 2), draw(1, 1, 150, 1)
+        cache = student(1, 1, 150, 2, 1, dtype=torch.float64)
+        cache.append(keys[:, :, :137], values[:, :, :137])
+        for t in range(137, 150):
+            cache.append(keys[:, :, t : t + 1], values[:, :, t : t + 1])
+        assert_holds(cache, keys, values, "after 137 positions at once and 13 one by one")
 
     @pytest.mark.values
     def test_appending_nothing(self, student, draw):
@@ -264,6 +278,10 @@ class TestKVCache:
                     one, torch.cat([keys, k], 2), torch.cat([values, v], 2), f"in {who}, after both have gone on"
                 )
             assert_holds(grandchild, keys, values, "in a fork of the fork that was left alone")
+            grandchild.append(draw(2, 3, 3, 5), draw(2, 3, 3, 4))
+            k, v = theirs
+            case = "in the fork, after a fork of it has gone on"
+            assert_holds(twin, torch.cat([keys, k], 2), torch.cat([values, v], 2), case)
 
     @pytest.mark.mechanism
     def test_a_fork_has_the_same_room(self, student, draw):
@@ -274,6 +292,9 @@ class TestKVCache:
         assert_close(twin.length, 7, "the length of the fork", case="filled to max_len=7")
         with raises(ValueError, when="a fork of a cache with max_len=7 holds 7 positions and 1 is appended"):
             twin.append(draw(2, 3, 1, 5), draw(2, 3, 1, 4))
+        grandchild = cache.fork().fork()
+        grandchild.append(draw(2, 3, 4, 5), draw(2, 3, 4, 4))
+        assert_close(grandchild.length, 7, "the length of a fork of a fork", case="filled to max_len=7")
 
     @pytest.mark.numerics
     def test_follows_its_dtype(self, student, draw):
@@ -386,11 +407,11 @@ class TestAttendWithCache:
 
     @pytest.mark.values
     def test_a_long_context(self, student, draw):
-        """A hundred cached positions all count, and nothing is forgotten"""
-        tensors = qkv(draw, 1, 2, 104, 3, 2, scale=0.3)
-        got = in_pieces(student, [60, 40, 1, 2, 1], tensors)
+        """Three hundred cached positions all count, and nothing is forgotten"""
+        tensors = qkv(draw, 1, 2, 304, 3, 2, scale=0.3)
+        got = in_pieces(student, [160, 140, 1, 2, 1], tensors)
         assert_close(
-            got, at_once(*tensors), case="for pieces of 60, 40, 1, 2 and 1 positions", hint="is anything cut off?"
+            got, at_once(*tensors), case="for pieces of 160, 140, 1, 2 and 1 positions", hint="is anything cut off?"
         )
 
     @pytest.mark.values
@@ -563,6 +584,23 @@ class TestAttendWithCache:
             )
 
     @pytest.mark.gradient
+    def test_gradients_beside_huge_scores(self, student, reference, draw):
+        """The gradients are finite and right beside scores of plus and minus a million that are not seen"""
+        visible = torch.ones(2, 4, dtype=torch.bool)
+        visible[:, 1] = False
+        for height in (1000.0, -1000.0):
+            q, k, v = qkv(draw, 2, 3, 4, 5, 4)
+            q[..., 0], k[..., 0] = 2000.0, 0.0
+            k[:, :, 1, 0] = height  # padding
+            k[:, :, 3, 0] = height  # the future of all but the last query
+
+            assert_same_gradients(
+                lambda q, k, v: in_pieces(student, [3, 1], (q, k, v), visible),
+                lambda q, k, v: in_pieces(reference.attend_with_cache, [3, 1], (q, k, v), visible),
+                (q, k, v), ["q", "k", "v"], case=f"with scores around {height * 1000:g} that are not seen", rtol=1e-6, atol=1e-8,
+            )  # fmt: skip
+
+    @pytest.mark.gradient
     def test_gradients_beside_padding(self, student, reference, draw):
         """With rows that see nothing all gradients are finite and right"""
         visible = left_padding(4, 1, 2)
@@ -612,6 +650,13 @@ def steps(student, model, ids, sizes, visible=None):
     return found, cache
 
 
+class Bare:
+    """What a model must offer, and nothing else."""
+
+    def __init__(self, model):
+        self.embed, self.blocks, self.unembed = model.embed, model.blocks, model.unembed
+
+
 @exercise("decode_step")
 class TestDecodeStep:
     @pytest.mark.values(points=3)
@@ -644,6 +689,33 @@ class TestDecodeStep:
                 assert_close(
                     logits, want[:, last - 1], "the logits", case=f"for a model with {shape}, after {last} tokens"
                 )
+
+    @pytest.mark.mechanism
+    def test_nothing_else_of_the_model(self, student, draw):
+        """It works with a model that offers embed, blocks and unembed and nothing else"""
+        model, ids = ToyModel(draw), draw.integers(2, 4, high=11)
+        found, _ = steps(student, Bare(model), ids, [3, 1])
+        assert_close(found[-1], model.logits(ids)[:, -1], "the logits", case="for pieces of 3 and 1 tokens")
+
+    @pytest.mark.values
+    def test_a_long_context(self, student, draw):
+        """A token far back still counts"""
+        model, ids = ToyModel(draw, max_len=160), draw.integers(1, 151, high=11)
+        found, _ = steps(student, model, ids, [140, 10, 1])
+        assert_close(found[-1], model.logits(ids)[:, -1], "the logits", case="for pieces of 140, 10 and 1 tokens")
+
+    @pytest.mark.mechanism
+    def test_modes_stay(self, student, draw):
+        """The model's mode (train or eval) and the gradient mode are left as they are"""
+        for mode in (True, False):
+            model = ToyModel(draw).train(mode)
+            with torch.set_grad_enabled(mode):
+                steps(student, model, draw.integers(1, 3, high=11), [2, 1])
+                words = ("off", "on") if mode else ("on", "off")
+                message = "gradients are {} after the call, although they were {} before".format(*words)
+                require(torch.is_grad_enabled() == mode, message, evidence=words)
+            message = f"the model was in {'train' if mode else 'eval'} mode and is in the other one after the call"
+            require(model.training == mode, message, evidence=model.training)
 
     @pytest.mark.values
     def test_positions_go_on(self, student, draw):
@@ -894,7 +966,7 @@ class TestPrefill:
         model = ToyModel(draw)
         with raises(ValueError, when="ids of shape (2, 0)"):
             student(model, torch.zeros(2, 0, dtype=torch.int64))
-        for tokens in ([[0, 0]], [[0, 3], [0, 0]]):
+        for tokens in ([[0, 0]], [[0, 3], [0, 0]], [[0]], [[3], [0]]):
             with raises(ValueError, when=f"ids = {tokens} with pad_id=0"):
                 student(model, torch.tensor(tokens), 0)
 
@@ -1050,6 +1122,14 @@ class TestGenerate:
             student(model, draw.integers(1, 2, high=11), 2, True)
             message = f"the model was in {'train' if mode else 'eval'} mode and is in the other one after the call"
             require(model.training == mode, message, evidence=model.training)
+
+    @pytest.mark.mechanism
+    def test_nothing_else_of_the_model(self, student, draw):
+        """It works with a model that offers embed, blocks and unembed and nothing else"""
+        model, ids = ToyModel(draw), draw.integers(2, 3, high=11)
+        for use_cache in (True, False):
+            got = student(Bare(model), ids, 2, use_cache)
+            assert_close(got, model.greedy(ids, 2), "the result", case=f"with use_cache={use_cache}")
 
     @pytest.mark.purity
     def test_leaves_ids_alone(self, student, draw):
