@@ -2505,14 +2505,6 @@ def decode_flops(t, L, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size, B
     ),
     Mutant(
         exercise="decode_step",
-        name="gradients_left_off",
-        replace={
-            "    new_layers = []\n": "    new_layers = []\n    torch.set_grad_enabled(False)\n",
-        },
-        slip="It switches gradients off and leaves them off. The gradient mode stays as it is.",
-    ),
-    Mutant(
-        exercise="decode_step",
         name="asks_for_max_len",
         replace={
             "(counts - 1).clamp(min=0)": "(counts - 1).clamp(0, model.max_len)",
