@@ -126,6 +126,12 @@ def rnn_step(x, h, Wx, Wh, b):
         replace={STEP: "torch.tanh(x @ Wx + h.mean(0, keepdim=True) @ Wh + b)"},
         slip="The states of the batch are averaged. Every sequence has a state of its own.",
     ),
+    Mutant(
+        exercise="rnn_step",
+        name="tanh_that_overflows",
+        replace={"return torch.tanh(x @ Wx + h @ Wh + b)": "e = torch.exp(2 * (x @ Wx + h @ Wh + b))\n    return (e - 1) / (e + 1)"},
+        slip="tanh is (e - 1) / (e + 1) with e = exp(2 z): for a large z, e overflows to inf and the state is nan. Take torch.tanh.",
+    ),
     Variant(
         exercise="rnn_step",
         name="one_product",
@@ -432,6 +438,36 @@ def rnn_scan(x, h0, Wx, Wh, b):
         name="transposed_weights",
         replace={"rnn_step(x[:, t], h, Wx, Wh, b)": "rnn_step(x[:, t], h, Wx, Wh.T, b)"},
         slip="Wh is transposed on the way into the step. It is stored as (inputs, outputs) and used as it is.",
+    ),
+    Mutant(
+        exercise="rnn_scan",
+        name="detached_every_eighth_step",
+        replace={"outputs.append(h)": "outputs.append(h)\n        h = h.detach() if t % 8 == 7 else h"},
+        slip="After every eighth step the state is detached, so gradients of long sequences stop there. Nothing may be detached.",
+    ),
+    Mutant(
+        exercise="rnn_scan",
+        name="forgets_after_sixteen_steps",
+        replace={"outputs.append(h)": "outputs.append(h)\n        h = torch.zeros_like(h) if t % 16 == 15 and t + 1 < x.shape[1] else h"},
+        slip="Every sixteenth position the state is set to zero. It goes on from step to step, however long the sequence is.",
+    ),
+    Mutant(
+        exercise="rnn_scan",
+        name="goes_on_from_the_last_call",
+        source="""
+LAST = {}
+
+
+def rnn_scan(x, h0, Wx, Wh, b):
+    h = h0 if h0.any() else LAST.get(h0.shape, h0)
+    outputs = []
+    for t in range(x.shape[1]):
+        h = rnn_step(x[:, t], h, Wx, Wh, b)
+        outputs.append(h)
+    LAST[h0.shape] = h.detach()
+    return torch.stack(outputs, dim=1), h
+""",
+        slip="An h0 of zeros is taken for \"no state given\", and the state of the call before is used. The state before step 0 is h0, also where it is zero.",
     ),
     Variant(
         exercise="rnn_scan",
@@ -800,6 +836,48 @@ def dependency_matrix(f, x):
         name="mean_relative_to_the_change",
         replace={"moved > threshold": "moved / size > 1e-5"},
         slip="The move is measured against the size of the change, so faint dependences are lost. Compare the move itself with sqrt(eps).",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="no_changes_of_a_hundred",
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[0.1, 1.0, 10.0]"},
+        slip="No change has the size 100, so a function that answers to such changes alone seems to depend on nothing.",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="no_changes_of_ten_alone",
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[0.1, 1.0, 100.0, 100.0]"},
+        slip="No change has the size 10, so a function that answers to such changes alone seems to depend on nothing.",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="no_changes_of_one",
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[0.1, 10.0, 100.0, 100.0]"},
+        slip="No change has the size 1, so a function that answers to such changes alone seems to depend on nothing.",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="no_changes_of_a_tenth",
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[1.0, 1.0, 10.0, 100.0]"},
+        slip="No change has the size 0.1, so a function that answers to such changes alone seems to depend on nothing.",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="two_draws_of_each_size",
+        replace={"4 * [0.1": "2 * [0.1"},
+        slip="There are two draws of each size instead of four. A single unlucky draw hides a dependence, so take the union over more.",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="threshold_of_float64",
+        replace={"threshold = torch.finfo(x.dtype)": "threshold = torch.finfo(torch.float64)"},
+        slip="The threshold is that of float64 for every dtype, so in float32 rounding is taken for a dependence. Take the eps of x.dtype.",
+    ),
+    Mutant(
+        exercise="dependency_matrix",
+        name="mean_over_features",
+        replace={".amax(dim=-1)": ".mean(dim=-1)"},
+        slip="The moves of the features of an output are averaged, so one feature that moves a little is outvoted. Any feature that moves counts.",
     ),
     Variant(
         exercise="dependency_matrix",

@@ -281,6 +281,18 @@ def softmax(x, dim):
         replace={"powers / powers.sum(dim=dim, keepdim=True)": "(powers / powers.sum(dim=dim, keepdim=True)).double()"},
         slip="The result is always float64. It should have the dtype of x.",
     ),
+    Mutant(
+        exercise="softmax",
+        name="differences_cut_at_100",
+        replace={"return powers": "powers = shifted.clamp(min=-100.0).exp()\n    return powers"},
+        slip="Numbers more than 100 below the largest are raised to it, so an entry of -inf gets a tiny weight instead of 0.",
+    ),
+    Mutant(
+        exercise="softmax",
+        name="small_weights_dropped",
+        replace={"return powers": "powers = powers.where(powers > 1e-12, 0.0)\n    return powers"},
+        slip="Weights below 1e-12 are set to 0. They are small, but they are not 0: exp(x) is positive.",
+    ),
     Variant(
         exercise="softmax",
         name="logsumexp",
@@ -591,6 +603,18 @@ def attention_loop(q, k, v):
         replace={"query @ key": "-(query - key).square().sum()"},
         slip="The score is a distance. It is the dot product of query and key.",
     ),
+    Mutant(
+        exercise="attention_loop",
+        name="first_sixteen_keys",
+        replace={"for key in k]": "for key in k[:16]]"},
+        slip="Only the first 16 keys are read. Every query sees every key.",
+    ),
+    Mutant(
+        exercise="attention_loop",
+        name="winner_takes_all",
+        replace={"weights = softmax(scores, dim=0)": "weights = softmax(scores, dim=0) if scores.max() - scores.min() < 500 else (scores == scores.max()).to(q.dtype)"},
+        slip="Where scores are far apart, the value of the best key is returned. A close second still has its weight.",
+    ),
     Variant(
         exercise="attention_loop",
         name="indices",
@@ -738,6 +762,24 @@ def attention_loop(q, k, v):
         name="unstable_softmax",
         replace={"softmax(scores, dim=-1)": "scores.exp() / scores.exp().sum(-1, keepdim=True)"},
         slip="exp of a large score overflows. Use the stable softmax that you wrote.",
+    ),
+    Mutant(
+        exercise="attention",
+        name="as_many_outputs_as_keys",
+        replace={"return weights @ v": "return weights[..., : max(k.shape[-2], 1), :] @ v"},
+        slip="With more queries than keys, the outputs of the last queries are missing. There is one output for each query.",
+    ),
+    Mutant(
+        exercise="attention",
+        name="axes_by_number",
+        replace={"k.transpose(-2, -1)": "k.transpose(*{2: (0, 1), 3: (1, 2)}.get(k.dim(), (2, 3)))"},
+        slip="The two axes of k to swap are counted from the front, for up to two leading dimensions. Counted from the back they are -2 and -1 for any number.",
+    ),
+    Mutant(
+        exercise="attention",
+        name="batch_of_one_squeezed",
+        replace={"return weights @ v": "return (weights @ v).squeeze(0) if q.dim() == 3 else weights @ v"},
+        slip="A batch of one sequence loses its leading dimension. The output has the leading dimensions of q.",
     ),
     Variant(
         exercise="attention",
@@ -1244,6 +1286,12 @@ def cross_attention(x, memory, Wq, Wk, Wv):
         name="always_float64",
         replace={"return gap / size if size > 0 else torch.zeros_like(size)": "return (gap / size).double() if size > 0 else torch.zeros_like(size)"},
         slip="The result is always float64. It should have the dtype of x.",
+    ),
+    Mutant(
+        exercise="score_asymmetry",
+        name="norm_not_below_1e_12",
+        replace={"gap / size if size > 0 else torch.zeros_like(size)": "gap / size.clamp(min=1e-12)"},
+        slip="The norm of S is raised to 1e-12 at least, so small scores seem symmetric. Only scores of exactly 0 need a case of their own.",
     ),
     Variant(
         exercise="score_asymmetry",

@@ -153,6 +153,12 @@ def dot_product_variance(d_k, n, generator):
         replace={"(q * k).sum(dim=-1).var()": "(q * k).sum(dim=-1).pow(2).sum()"},
         slip="The squares are summed and not divided by their number.",
     ),
+    Mutant(
+        exercise="dot_product_variance",
+        name="at_most_a_thousand_pairs",
+        replace={"q = torch": "n = min(n, 1000)\n    q = torch"},
+        slip="Only 1000 pairs are drawn, however large n is, so the result scatters more than it should.",
+    ),
     Variant(
         exercise="dot_product_variance",
         name="einsum_biased_tensor",
@@ -668,6 +674,30 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
 """,
         slip="It calls PyTorch's own function, which is what this exercise asks you to write: two products, a softmax, fills.",
     ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="mask_dimensions_added_behind_the_lead",
+        replace={"scores = scores.masked_fill(~mask, torch.finfo": "missing = scores.dim() - mask.dim()\n    mask = mask.view(*mask.shape[:-2], *missing * (1,), *mask.shape[-2:]) if mask.dim() > 1 and missing else mask\n    scores = scores.masked_fill(~mask, torch.finfo"},
+        slip="The dimensions that a mask lacks are put behind its own leading ones, so a mask of (H, T_q, T_k) is lined up with the batch. Broadcasting lines up from the back.",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="one_dimensional_mask_ignored",
+        replace={"if mask is None:": "if mask is None or mask.dim() < 2:"},
+        slip="A mask with one dimension, (T_k,), is ignored. It broadcasts to the scores: the same keys are hidden from every query.",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="adds_a_billion_in_any_dtype",
+        replace={"scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)": "scores = scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)"},
+        slip="Hidden scores get -1e9 added. In float16 that is -inf, and a row that sees nothing has gradients of nan. Fill with the smallest number of the dtype.",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="first_64_keys",
+        replace={"if mask is None:": "k, v, scores = k[..., :64, :], v[..., :64, :], scores[..., :64]\n    mask = mask if mask is None else mask[..., :64]\n    if mask is None:"},
+        slip="Only the first 64 keys are read, with or without a mask. Every visible key counts.",
+    ),
     Variant(
         exercise="scaled_dot_product_attention",
         name="einsum_with_minus_infinity",
@@ -882,6 +912,12 @@ def softmax_jacobian(p):
         name="always_float64",
         replace={"torch.diag_embed(p) - p.unsqueeze(-1)": "torch.diag_embed(p.double()) - p.unsqueeze(-1)"},
         slip="The result is always float64. It should have the dtype of p.",
+    ),
+    Mutant(
+        exercise="softmax_jacobian",
+        name="identity_in_float32",
+        replace={"torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)": "p.unsqueeze(-1) * (torch.eye(p.shape[-1], device=p.device) - p.unsqueeze(-2))"},
+        slip="The identity matrix is made in float32, so the result for a float16 p is float32. Give it the dtype of p.",
     ),
     Variant(
         exercise="softmax_jacobian",
@@ -1417,6 +1453,18 @@ def qk_norm_attention(q, k, v, tau):
         name="tau_over_the_batch",
         replace={"cosines / tau": "cosines / (tau.view(-1, *[1] * (q.dim() - 1)) if torch.is_tensor(tau) and tau.dim() and len(tau) == len(q) else tau)"},
         slip="tau is lined up with the batch. Its shape (H, 1, 1) broadcasts to the heads as it stands.",
+    ),
+    Mutant(
+        exercise="qk_norm_attention",
+        name="norm_not_below_1e_6",
+        replace={"F.normalize(q, dim=-1)": "F.normalize(q, dim=-1, eps=1e-6)", "F.normalize(k, dim=-1)": "F.normalize(k, dim=-1, eps=1e-6)"},
+        slip="Lengths below 1e-6 are raised to 1e-6, so short vectors are not normalized. The bound of the exercise is 1e-12.",
+    ),
+    Mutant(
+        exercise="qk_norm_attention",
+        name="batch_and_heads_only",
+        replace={"return (cosines / tau).softmax(dim=-1) @ v": "weights = (cosines / tau).softmax(dim=-1)\n    return torch.einsum(\"bhij,bhjd->bhid\", weights, v) if v.dim() > 3 else weights @ v"},
+        slip="The weighted sum is written for two leading dimensions at most. Any number of them is allowed: use `...` or @.",
     ),
     Variant(
         exercise="qk_norm_attention",

@@ -182,6 +182,12 @@ def split_heads(x, n_heads):
     ),
     right("split_heads", "unflatten", {CUT: "x.unflatten(-1, (n_heads, -1)).transpose(1, 2)"}),
     right("split_heads", "view_and_permute", {CUT: "x.view(B, T, n_heads, -1).permute(0, 2, 1, 3)"}),
+    wrong(
+        "split_heads",
+        "through_float32",
+        {CUT: "x.float().reshape(B, T, n_heads, d_model // n_heads).transpose(1, 2).to(x.dtype)"},
+        "The numbers go through float32 and are rounded there. Nothing is computed, only rearranged.",
+    ),
     right(
         "split_heads",
         "contiguous_copy",
@@ -325,6 +331,12 @@ MERGE = [
     right("merge_heads", "contiguous_view", {JOIN: "x.transpose(1, 2).contiguous().view(B, T, H * d_k)"}),
     right("merge_heads", "flatten", {JOIN: "x.permute(0, 2, 1, 3).flatten(2)"}),
     right("merge_heads", "cat_of_heads", {JOIN: "torch.cat(x.unbind(dim=1), dim=-1)"}),
+    wrong(
+        "merge_heads",
+        "through_float32",
+        {"x.transpose(1, 2).reshape(B, T, H * d_k)": "x.float().transpose(1, 2).reshape(B, T, H * d_k).to(x.dtype)"},
+        "The numbers go through float32 and are rounded there. Nothing is computed, only rearranged.",
+    ),
     right(
         "merge_heads",
         "written_into_slices",
@@ -742,6 +754,18 @@ FUNCTION = [
         "dropout",
         {MHA_RETURN: "return F.dropout(merge_heads(heads), 0.1) @ Wo"},
         "Dropout is applied, so two calls differ. This function has none.",
+    ),
+    wrong(
+        "multi_head_attention",
+        "first_64_keys",
+        {"heads = attention(q, k, v, mask)": "heads = attention(q, k[:, :, :64], v[:, :, :64], mask if mask is None else mask[..., :64])"},
+        "Only the first 64 keys are read. Every visible position counts.",
+    ),
+    wrong(
+        "multi_head_attention",
+        "first_item_for_large_batches",
+        {"heads = attention(q, k, v, mask)": "heads = attention(q, k[:1] if len(k) > 4 else k, v[:1] if len(v) > 4 else v, mask)"},
+        "With more than four sequences, the keys and values of the first serve them all. Every sequence has its own.",
     ),
     right(
         "multi_head_attention", "sdpa", {MHA_HEADS: "heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)"}

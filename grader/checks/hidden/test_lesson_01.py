@@ -6,6 +6,7 @@ import torch
 from grader.checks import exercise
 from grader.checks.assertions import (
     assert_close,
+    assert_finite,
     assert_float32,
     assert_moves,
     assert_pure,
@@ -13,12 +14,14 @@ from grader.checks.assertions import (
     assert_same_gradients,
     given,
     raises,
+    require,
 )
 
 STEP_SIZES = [(1, 1, 1), (1, 1, 2), (2, 2, 2), (2, 3, 5), (5, 7, 3), (4, 4, 4)]
 """(B, d_in, d_h), from the smallest up: the first that fails is the counterexample that a learner sees."""
 
-SCAN_SIZES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 2, 1, 2), (2, 3, 2, 2), (2, 5, 3, 7), (5, 2, 7, 3), (4, 4, 4, 4), (1, 11, 2, 3)]
+SCAN_SIZES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 2, 1, 2), (2, 3, 2, 2), (2, 5, 3, 7), (5, 2, 7, 3), (4, 4, 4, 4), (1, 11, 2, 3),
+              (2, 37, 2, 3)]  # fmt: skip
 """(B, T, d_in, d_h)"""
 
 STEP = ("x", "h", "Wx", "Wh", "b")
@@ -79,6 +82,16 @@ class TestRnnStep:
         assert_close(student(*args), reference.rnn_step(*args), "the new state", case="for non-contiguous inputs")
 
 
+    @pytest.mark.numerics
+    def test_large_sums(self, student, reference, draw):
+        """A sum of some thousands saturates at -1 or 1, without nan"""
+        args = step_inputs(draw, 2, 3, 5)
+        args[0] *= 3000.0
+        got = student(*args)
+        assert_finite(got, "the new state", "for sums of some thousands")
+        assert_close(got, reference.rnn_step(*args), "the new state", case="for sums of some thousands")
+
+
 @exercise("rnn_scan")
 class TestRnnScan:
     @pytest.mark.values(points=2)
@@ -132,6 +145,15 @@ class TestRnnScan:
             assert_moves(before[:, t], after[:, t], "changed h0", f"outputs[:, {t}]")
         assert_moves(last_before, last_after, "changed h0", "h_T")
 
+    @pytest.mark.purity
+    def test_remembers_nothing(self, student, reference, draw):
+        """A scan that starts from zeros starts from zeros, whatever was scanned before"""
+        x, h0, *weights = scan_inputs(draw, 2, 3, 3, 7)
+        student(x, h0, *weights)
+        zeros = torch.zeros_like(h0)
+        want = reference.rnn_scan(x, zeros, *weights)
+        assert_close(student(x, zeros, *weights), want, "(outputs, h_T)", case="with h0 = 0, after a scan with another h0")
+
     @pytest.mark.values
     def test_sequences_do_not_mix(self, student, draw):
         """Changing one sequence of the batch moves its own outputs and no other's"""
@@ -146,7 +168,7 @@ class TestRnnScan:
     @pytest.mark.gradient(points=2)
     def test_gradients(self, student, reference, draw):
         """The gradients with respect to x, h0 and the weights are those of the definition"""
-        for size in [(1, 1, 1, 1), (1, 2, 1, 1), (2, 5, 3, 7), (4, 4, 4, 4)]:
+        for size in [(1, 1, 1, 1), (1, 2, 1, 1), (2, 5, 3, 7), (4, 4, 4, 4), (1, 23, 2, 3)]:
             args = scan_inputs(draw, *size)
             assert_same_gradients(student, reference.rnn_scan, args, SCAN, case=f"(B, T, d_in, d_h) = {size}")
 
@@ -252,13 +274,55 @@ class TestDependencyMatrix:
         assert_close(student(lambda x: matrix @ torch.sign(x), x), table, case="for a sign", hint=hint, **TABLE)
 
     @pytest.mark.numerics
-    def test_a_window(self, student, draw):
-        """A function that answers only to inputs of medium size is seen through: not all changes may be small or huge"""
-        table = random_table(draw, 6)
-        matrix = mixing(draw, table)
-        got = student(lambda x: matrix @ ((x.abs() > 2) & (x.abs() < 20)).to(x.dtype), torch.zeros(6, 2, dtype=torch.float64))
-        case = "for a function that tells only whether |x| lies between 2 and 20, at x = 0"
-        assert_close(got, table, case=case, hint="try changes of size 10, not only very large ones", **TABLE)
+    def test_every_size(self, student, draw):
+        """Changes of about 0.1, 1, 10 and 100 are all tried: a function that answers to one of them alone is seen through"""
+        table = draw.mask(3, 3)
+        matrix, x = mixing(draw, table), torch.zeros(3, 5, dtype=torch.float64)
+        for size in (0.1, 1.0, 10.0, 100.0):
+            low, high = 0.3 * size, 3 * size
+
+            def window(x, low=low, high=high):
+                return matrix @ ((x.abs() > low) & (x.abs() < high)).to(x.dtype)
+
+            case = f"for a function that tells only whether |x| lies between {low:g} and {high:g}, at x = 0"
+            assert_close(student(window, x), table, case=case, hint=f"try changes of size {size:g}", **TABLE)
+
+    @pytest.mark.numerics
+    def test_enough_draws(self, student, draw):
+        """Each row is changed at least four times with each of the four sizes"""
+        x, changes = draw(3, 2), [0, 0, 0]
+
+        def nothing_moves(z):
+            rows = (z != x).any(-1).tolist()
+            if sum(rows) == 1:
+                changes[rows.index(True)] += 1
+            return torch.zeros_like(z)
+
+        student(nothing_moves, x.clone())
+        for row, count in enumerate(changes):
+            require(
+                count >= 16,
+                f"where no output ever moved, row {row} of x alone was changed {count} times; "
+                "expected at least 16: four draws of each of the sizes 0.1, 1, 10 and 100",
+                evidence=count,
+            )
+
+    @pytest.mark.numerics
+    def test_the_size_of_a_move(self, student, draw):
+        """One feature that moves by 10 sqrt(eps) of the dtype is a move; a move of the size of rounding is none"""
+        table = draw.mask(3, 3)
+        for dtype, times in ((torch.float64, 10.0), (torch.float32, 10.0), (torch.float32, 0.003)):
+            x, size = draw(3, 13, dtype=dtype), times * torch.finfo(dtype).eps ** 0.5
+
+            def steps(z, x=x, size=size):
+                out = torch.zeros_like(z)
+                out[:, 0] = size * ((z != x).any(-1) & table).any(-1)
+                return out
+
+            name = str(dtype).removeprefix("torch.")
+            case = f"where one of 13 features moves by {size:.1e} in {name}"
+            hint = "any feature that moves counts" if times > 1 else f"that is rounding in {name}: take the eps of the dtype of x"
+            assert_close(student(steps, x), table & (times > 1), case=case, hint=hint, **TABLE)
 
     @pytest.mark.numerics
     def test_no_gradient_to_lean_on(self, student, draw):

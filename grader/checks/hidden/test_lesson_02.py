@@ -17,7 +17,7 @@ from grader.checks.assertions import (
     shape_of,
 )
 
-SIZES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 3, 2, 2), (5, 11, 7, 13), (4, 4, 4, 4), (1, 11, 7, 13)]
+SIZES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 3, 2, 2), (3, 2, 2, 1), (5, 11, 7, 13), (4, 4, 4, 4), (1, 11, 7, 13), (2, 67, 3, 2)]
 """(T_q, T_k, d_k, d_v), from the smallest up: the first that fails is the counterexample that a learner sees."""
 
 AXES = ("query", "feature")
@@ -145,7 +145,20 @@ class TestSoftmax:
         x[0, 1] = x[1, 4] = x[1, 0] = -torch.inf
         for shift in (0.0, -1e6):
             got, want = student(x + shift, -1), reference.softmax(x + shift, -1)
-            assert_close(got, want, "the softmax", case=f"with entries of -inf beside numbers around {shift:g}")
+            case = f"with entries of -inf beside numbers around {shift:g}"
+            assert_close(got, want, "the softmax", case=case)
+            hidden = got[x == -torch.inf]
+            assert_close(hidden, torch.zeros_like(hidden), "the weights of the entries of -inf", case=case, atol=0.0)
+
+    @pytest.mark.numerics
+    def test_small_weights_keep_their_digits(self, student, reference, draw):
+        """A weight of 1e-9 or 1e-50 is small, but neither 0 nor larger than it should be"""
+        x = draw(2, 4) + torch.tensor([0.0, -20.0, -40.0, -120.0], dtype=torch.float64)
+        hint = "do not cut off or raise small numbers"
+        got, want = student(x, -1), reference.softmax(x, -1)
+        for row in range(4):
+            case = f"in column {row} of x = {x[0].round(decimals=1).tolist()}, ..."
+            assert_close(got[:, row], want[:, row], "the softmax", case=case, atol=0.0, hint=hint)
 
     @pytest.mark.gradient
     def test_gradient(self, student, reference, draw):
@@ -172,7 +185,7 @@ class TestAttentionLoop:
     @pytest.mark.values(points=2)
     def test_equals_the_definition(self, student, reference, draw):
         """Every output row is the softmax-weighted sum of the values"""
-        for size in [*SIZES[:3], (3, 2, 1, 2), (5, 3, 2, 7), (3, 5, 7, 2), (4, 4, 4, 4), (1, 5, 2, 3)]:
+        for size in [*SIZES[:3], (3, 2, 1, 2), (5, 3, 2, 7), (3, 5, 7, 2), (4, 4, 4, 4), (1, 5, 2, 3), (1, 37, 2, 1)]:
             q, k, v = triple(draw, *size)
             assert_close(student(q, k, v), reference.attention_loop(q, k, v), case=given(q=q, k=k, v=v), axes=AXES)
 
@@ -215,6 +228,10 @@ class TestAttentionLoop:
         got = student(q, k, v)
         assert_finite(got, case="with scores of a thousand and more")
         assert_close(got, reference.attention_loop(q, k, v), case="with scores of a thousand and more", axes=AXES)
+        q, k = torch.tensor([[1000.0]]).double(), torch.tensor([[1.0], [0.999], [0.0], [-1.0]]).double()
+        v = draw(4, 2)
+        case = "with the scores 1000, 999, 0 and -1000"
+        assert_close(student(q, k, v), reference.attention_loop(q, k, v), case=case, axes=AXES)
 
     @pytest.mark.gradient
     def test_gradients(self, student, reference, draw):
@@ -249,7 +266,7 @@ class TestAttention:
     @pytest.mark.values
     def test_leading_dimensions_are_independent(self, student, reference, draw):
         """A batch, or batch and heads, gives what each of its items gives alone"""
-        for lead in [(2,), (2, 3), (3, 3), (4, 4), (1, 1)]:
+        for lead in [(1,), (2,), (2, 3), (3, 3), (4, 4), (1, 1), (2, 3, 2)]:
             q, k, v = triple(draw, *((4,) * 4 if lead == (4, 4) else (5, 11, 7, 13)), *lead)
             case = f"with leading dimensions {lead}"
             assert_close(student(q, k, v), reference.attention(q, k, v), case=case, axes=AXES)
@@ -471,7 +488,7 @@ class TestScoreAsymmetry:
         """Scores that are all multiplied by the same number have the same asymmetry"""
         x, Wq, Wk = self.arguments(draw, 5, 7, 3)
         before = student(x, Wq, Wk)
-        for factor in (1000.0, 1e-10, -1.0):
+        for factor in (1000.0, 1e-10, 1e-15, -1.0):
             change = f"multiplied all scores by {factor:g}"
             assert_same(before, student(x, Wq * factor, Wk), change, "the asymmetry", atol=1e-7)
 

@@ -22,7 +22,7 @@ from grader.checks.assertions import (
     require,
 )
 
-SIZES = [(1, 1, 1, 1), (1, 2, 2, 1), (2, 3, 3, 2), (5, 11, 7, 13), (4, 4, 4, 4), (1, 11, 7, 13), (11, 5, 3, 2)]
+SIZES = [(1, 1, 1, 1), (1, 2, 2, 1), (2, 3, 3, 2), (5, 11, 7, 13), (4, 4, 4, 4), (1, 11, 7, 13), (11, 5, 3, 2), (2, 67, 3, 2)]
 """(T_q, T_k, d_k, d_v), from the smallest up: the first that fails is the counterexample that a learner sees."""
 
 AXES = ("query", "feature")
@@ -83,13 +83,13 @@ class TestDotProductVariance:
     @pytest.mark.values
     def test_scatters_like_n_samples(self, student, draw):
         """Repeated calls scatter as the variance of n products of two normal numbers does"""
-        for d_k in (1, 16):
+        for d_k, n in ((1, 9000), (16, 1000)):
             generator = draw.generator()
-            scatter = statistics.stdev(float(student(d_k, 1000, generator)) for _ in range(40))
-            expected = d_k * math.sqrt((2 + 6 / d_k) / 1000)
+            scatter = statistics.stdev(float(student(d_k, n, generator)) for _ in range(40))
+            expected = d_k * math.sqrt((2 + 6 / d_k) / n)
             require(
                 0.55 * expected < scatter < 1.8 * expected,
-                f"with d_k={d_k} and n=1000, the results of 40 calls have a standard deviation of {number(scatter)}, "
+                f"with d_k={d_k} and n={n}, the results of 40 calls have a standard deviation of {number(scatter)}, "
                 f"expected about {expected:.2g}; are there n independent pairs of vectors of N(0, 1) numbers, each used once?",
                 evidence=scatter,
             )
@@ -128,10 +128,16 @@ class TestScaledDotProductAttention:
     def test_leading_dimensions_and_broadcast_masks(self, student, reference, draw):
         """Batch and heads are independent; a mask may have fewer dimensions than the scores, or size 1 in some"""
         q, k, v = triple(draw, 5, 11, 7, 13, 2, 3)
-        for shape in [(5, 11), (1, 11), (2, 1, 1, 11), (2, 1, 5, 11), (1, 3, 5, 11), (2, 3, 5, 11)]:
+        few = [(5, 11), (11,), (1, 11), (3, 5, 11), (3, 1, 11)]
+        for shape in [*few, (2, 1, 1, 11), (2, 1, 5, 11), (1, 3, 5, 11), (2, 3, 5, 11)]:
             mask = draw.mask(*shape)
             want = reference.scaled_dot_product_attention(q, k, v, mask)
             assert_close(student(q, k, v, mask), want, case=f"for q of shape (2, 3, 5, 7) and a mask of shape {shape}", axes=AXES)
+        q, k, v = triple(draw, 5, 3, 2, 7, 2, 3, 2)
+        for mask in (None, draw.mask(2, 1, 1, 5, 3)):
+            case = "with leading dimensions (2, 3, 2)" + ("" if mask is None else " and a mask of shape (2, 1, 1, 5, 3)")
+            want = reference.scaled_dot_product_attention(q, k, v, mask)
+            assert_close(student(q, k, v, mask), want, case=case, axes=AXES)
         q, k, v = triple(draw, 4, 4, 4, 4, 4, 4)
         mask = draw.mask(4, 1, 4, 4)
         for case, options in [("without a mask", {}), ("with a mask of shape (4, 1, 4, 4)", {"mask": mask})]:
@@ -263,6 +269,8 @@ class TestScaledDotProductAttention:
                 assert_finite(got, case=case)
                 want = reference.scaled_dot_product_attention(*(t.double() for t in half), mask)
                 assert_close(got, want, case=case, rtol=slack, atol=slack, dtype=False, axes=AXES)
+                for name, found in zip("qkv", gradients(student, half, [0, 1, 2], mask=mask), strict=True):
+                    assert_finite(found, f"the gradient with respect to {name}", case)
 
     @pytest.mark.purity
     def test_leaves_arguments_alone(self, student, draw):
@@ -329,6 +337,7 @@ class TestSoftmaxJacobian:
     def test_follows_the_dtype(self, student, reference, draw):
         """float32 in, float32 out"""
         assert_float32(student, reference.softmax_jacobian, [draw(3, 5).softmax(-1)])
+        assert_dtype(student(draw(3, 5).softmax(-1).half()), torch.float16, "the Jacobian", "for a float16 p")
 
 
 ENTROPIES = {
@@ -432,7 +441,8 @@ class TestQkNormAttention:
     @pytest.mark.values
     def test_leading_dimensions_and_tau_for_each_head(self, student, reference, draw):
         """Batch and heads are independent; tau may be a tensor, one number or one for each head"""
-        for lead, size in [((2,), (5, 11, 7, 13)), ((2, 3), (5, 11, 7, 13)), ((4, 4), (4, 4, 4, 4)), ((7, 3), (7, 3, 7, 3))]:
+        prime = (5, 11, 7, 13)
+        for lead, size in [((2,), prime), ((2, 3), prime), ((4, 4), (4,) * 4), ((7, 3), (7, 3, 7, 3)), ((2, 3, 2), (3, 2, 5, 1))]:
             q, k, v = triple(draw, *size, *lead)
             for tau in (draw.uniform(1, low=0.1, high=2.0)[0], draw.uniform(lead[-1], 1, 1, low=0.1, high=2.0)):
                 want = reference.qk_norm_attention(q, k, v, tau)
@@ -469,10 +479,10 @@ class TestQkNormAttention:
 
     @pytest.mark.numerics
     def test_short_and_long_vectors(self, student, reference, draw):
-        """Vectors of length 1e-4 and of length 1e6 are normalized like any other, and a small tau is safe"""
+        """Vectors of length 1e-7 and of length 1e6 are normalized like any other, and a small tau is safe"""
         q, k, v = triple(draw, 5, 11, 7, 13)
         want = reference.qk_norm_attention(q, k, v, 0.3)
-        for size in (1e-4, 1e6):
+        for size in (1e-4, 1e-7, 1e6):
             got = student(q * size, k * size, v, 0.3)
             assert_close(got, want, case=f"for vectors {size:g} times as long", rtol=1e-4, atol=1e-5, axes=AXES)
         got = student(q, k, v, 1e-3)
