@@ -32,7 +32,7 @@ def row_sums(x):
     return x.sum(-1)
 """
 SCRIPT = """
-<script>alert(1)</script> <img src=x onerror=alert(1)> [go](javascript:alert(1)) [go]: javascript:alert(2)
+<script>alert(1)</script> <img src=x onerror=alert(1)> <b>x</b> [go](javascript:alert(1)) [go]: javascript:alert(2)
 <svg onload=alert(1)></svg> <iframe src="//evil"></iframe> $\\href{javascript:alert(1)}{x}$
 <a href="java&#115;cript:1">y</a>
 ![p](attachment:none.png) a < b and **bold** and <b>fat</b>
