@@ -158,7 +158,9 @@ def test_a_students_own_cells_and_edited_imports_are_carried_over() -> None:
     cells = carry_over(frame, answered)["cells"]
     mine = [c for c in cells if c["metadata"].get("grader", {}).get("role") == "own"]
     assert [c["source"].split("\n")[0] for c in mine] == ["import math", "def helper(x):", "one", "two"]
-    assert [c["id"] for c in mine] == [f"own-{n}" for n in (1, 2, 3, 4)] and all("nbgrader" not in c["metadata"] for c in mine)
+    assert [c["id"] for c in mine] == [f"own-{n}" for n in (1, 2, 3, 4)] and all(
+        "nbgrader" not in c["metadata"] for c in mine
+    )
     assert [c for c in cells if c not in mine] == frame["cells"]
 
 
