@@ -79,6 +79,20 @@ class Variant(Entry):
     """A right answer, written otherwise than the reference."""
 
 
+def wrong(exercise: str, name: str, change: str | Mapping[str, str], slip: str) -> Mutant:
+    """A wrong answer in short: `change` is a whole source or substitutions on the reference."""
+    if isinstance(change, str):
+        return Mutant(exercise=exercise, name=name, source=change, slip=slip)
+    return Mutant(exercise=exercise, name=name, replace=change, slip=slip)
+
+
+def right(exercise: str, name: str, change: str | Mapping[str, str]) -> Variant:
+    """A right answer in short: `change` is a whole source or substitutions on the reference."""
+    if isinstance(change, str):
+        return Variant(exercise=exercise, name=name, source=change)
+    return Variant(exercise=exercise, name=name, replace=change)
+
+
 @lru_cache(maxsize=64)
 def entries(lesson_id: str) -> tuple[Entry, ...]:
     """The entries of a lesson; none where the bank is not installed (a student's kit) or has no such lesson.
