@@ -1,5 +1,7 @@
 """Wrong and right answers to the exercises of lesson 04."""
 
+from collections.abc import Mapping
+
 from grader.bank import Entry, Mutant, right, wrong
 
 # ---------------------------------------------------------------------------------------------------- split_heads

@@ -255,6 +255,26 @@ def layer_norm(x, gain, bias, eps=1e-5):
 """,
         "Without keepdim the means of a square x line up with the columns in place of the rows. Keep the axis.",
     ),
+    wrong(
+        "layer_norm",
+        "float32_for_half",
+        {
+            LN_RETURN: "result = gain * centered / torch.sqrt(variance + eps) + bias\n    return result if x.element_size() > 2 else result.float()"
+        },
+        "Half precision comes back as float32. The result has the dtype of x: `.to(x.dtype)`.",
+    ),
+    wrong(
+        "layer_norm",
+        "upcast_and_left_there",
+        """
+def layer_norm(x, gain, bias, eps=1e-5):
+    if x.dtype in (torch.float16, torch.bfloat16):
+        x = x.float()
+    x = x - x.mean(-1, keepdim=True)
+    return gain * x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps) + bias
+""",
+        "Half precision is lifted to float32 and stays there. The result has the dtype of x.",
+    ),
     right(
         "layer_norm",
         "rsqrt",
@@ -518,6 +538,17 @@ def rms_norm(x, gain, eps=1e-6):
         {RMS_RETURN: "return (gain * x * torch.rsqrt(mean_square + eps)).reshape(-1, x.shape[-1])"},
         "The leading dimensions are flattened. The result has the shape of x.",
     ),
+    wrong(
+        "rms_norm",
+        "upcast_and_left_there",
+        """
+def rms_norm(x, gain, eps=1e-6):
+    if x.dtype != torch.float64:
+        x = x.float()
+    return gain * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+""",
+        "Half precision is lifted to float32 and stays there. The result has the dtype of x.",
+    ),
     right("rms_norm", "quotient", {RMS_RETURN: "return x / torch.sqrt(mean_square + eps) * gain"}),
     right(
         "rms_norm",
@@ -736,6 +767,12 @@ FEED_FORWARD: list[Entry] = [
         "needs_a_batch",
         {FF_HIDDEN: 'F.gelu(torch.einsum("btd,df->btf", x, W1) + b1)'},
         "It works for (B, T, d) only. Any number of leading dimensions is allowed: x @ W1.",
+    ),
+    wrong(
+        "feed_forward",
+        "float32_for_half",
+        {FF_RETURN: "result = hidden @ W2 + b2\n    return result if x.element_size() > 2 else result.float()"},
+        "Half precision comes back as float32. The result has the dtype of x: `.to(x.dtype)`.",
     ),
     right(
         "feed_forward",
@@ -962,6 +999,14 @@ SWIGLU: list[Entry] = [
         {GATE: 'F.silu(torch.einsum("btd,df->btf", x, Wg))'},
         "It works for (B, T, d) only. Any number of leading dimensions is allowed: x @ Wg.",
     ),
+    wrong(
+        "swiglu",
+        "float32_for_half",
+        {
+            SWIGLU_RETURN: "result = (gate * (x @ Wu)) @ Wd\n    return result if x.element_size() > 2 else result.float()"
+        },
+        "Half precision comes back as float32. The result has the dtype of x: `.to(x.dtype)`.",
+    ),
     right("swiglu", "sigmoid_times_z", {GATE: "(z := x @ Wg) * torch.sigmoid(z)"}),
     right(
         "swiglu",
@@ -1153,6 +1198,16 @@ PRENORM: list[Entry] = [
         "`+=` changes the tensor that the sub-layer returned, which may be x itself. Write a + b.",
     ),
     pre(
+        "adds_into_the_ffns_result",
+        "u = x + attention(norm1(x))\ny = ffn(norm2(u))\ny += u\nreturn y",
+        "`+=` changes a tensor that a function returned, and which it may keep. Write a + b.",
+    ),
+    pre(
+        "adds_into_the_attentions_result",
+        "h = attention(norm1(x))\nu = h.add_(x) if h is not x else x + x\nreturn u + ffn(norm2(u))",
+        "`+=` changes a tensor that a function returned, and which it may keep. Write a + b.",
+    ),
+    pre(
         "norm_called_twice",
         "u = x + attention(norm1(x))\nnorm2(u)\nreturn u + ffn(norm2(u))",
         "norm2 is called twice. Call each function once.",
@@ -1308,6 +1363,16 @@ POSTNORM: list[Entry] = [
         "adds_into_the_branch",
         "h = attention(x)\nh += x\nu = norm1(h)\nreturn norm2(u + ffn(u))",
         "`+=` changes the tensor that the sub-layer returned, which may be x itself. Write a + b.",
+    ),
+    post(
+        "adds_into_the_ffns_result",
+        "u = norm1(x + attention(x))\nh = ffn(u)\nh = h.add_(u) if h is not u else u + u\nreturn norm2(h)",
+        "`+=` changes a tensor that a function returned, and which it may keep. Write a + b.",
+    ),
+    post(
+        "adds_into_the_norms_result",
+        "u = norm1(x + attention(x))\nh = ffn(u)\nu = u + h if u.requires_grad else u.add_(h)\nreturn norm2(u)",
+        "`+=` changes a tensor that a function returned, and which it may keep. Write a + b.",
     ),
     post(
         "ffn_called_twice",
@@ -1879,6 +1944,21 @@ DECODER_BLOCK: list[Entry] = [
         "-1e4 is not low enough: where the visible scores are lower still, the future wins. Use -inf.",
     ),
     block(
+        "fill_of_minus_1e9",
+        {'float("-inf")': "-1e9"},
+        "-1e9 is not low enough for every block: where the visible scores are lower still, the future wins. Use -inf.",
+    ),
+    block(
+        "fill_of_minus_1e20",
+        {'float("-inf")': "-1e20"},
+        "-1e20 is not low enough for every block: where the visible scores are lower still, the future wins. Use -inf.",
+    ),
+    block(
+        "fill_of_minus_1e30",
+        {'float("-inf")': "-1e30"},
+        "-1e30 is not low enough for every block: where the visible scores are lower still, the future wins. Use -inf.",
+    ),
+    block(
         "fill_positive_and_tiny",
         {'float("-inf")': "1e-9"},
         "Masked scores become 1e-9, which is a fine score. They have to become -inf.",
@@ -1917,6 +1997,65 @@ DECODER_BLOCK: list[Entry] = [
         "sees_a_window",
         {FUTURE: FUTURE + "\n        future |= torch.ones_like(future).tril(-16)"},
         "A position sees the last 16 positions only. It sees the whole past.",
+    ),
+    block(
+        "mask_of_64_positions",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(64, 64, dtype=torch.bool).triu(1), persistent=False)',
+            FUTURE: "future = self.future[:T, :T]",
+        },
+        "The mask has a fixed size, and longer inputs fail. Make it for each T.",
+    ),
+    block(
+        "mask_of_512_positions",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(512, 512, dtype=torch.bool).triu(1), persistent=False)',
+            FUTURE: "future = self.future[:T, :T]",
+        },
+        "The mask has a fixed size, and longer inputs fail. Make it for each T.",
+    ),
+    block(
+        "mask_of_1024_positions",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(1024, 1024, dtype=torch.bool).triu(1), persistent=False)',
+            FUTURE: "future = self.future[:T, :T]",
+        },
+        "The mask has a fixed size, and longer inputs fail. Make it for each T.",
+    ),
+    block(
+        "mask_of_64_positions_that_leaks",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(64, 64, dtype=torch.bool).triu(1), persistent=False)',
+            FUTURE: "future = F.pad(self.future, (0, max(0, T - 64), 0, max(0, T - 64)))[:T, :T]",
+        },
+        "The mask has a fixed size, and what lies beyond it is not masked. Make it for each T.",
+    ),
+    block(
+        "mask_of_512_positions_that_leaks",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(512, 512, dtype=torch.bool).triu(1), persistent=False)',
+            FUTURE: "future = F.pad(self.future, (0, max(0, T - 512), 0, max(0, T - 512)))[:T, :T]",
+        },
+        "The mask has a fixed size, and what lies beyond it is not masked. Make it for each T.",
+    ),
+    block(
+        "window_of_64",
+        {FUTURE: FUTURE + "\n        future |= torch.ones_like(future).tril(-64)"},
+        "A position sees the last 64 positions only. It sees the whole past, however long.",
+    ),
+    block(
+        "window_of_512",
+        {FUTURE: FUTURE + "\n        future |= torch.ones_like(future).tril(-512)"},
+        "A position sees the last 512 positions only. It sees the whole past, however long.",
+    ),
+    block(
+        "remembers_keys_of_the_last_call",
+        {
+            SCORES: "if T == 1 and hasattr(self, 'past') and len(self.past[0]) == B:\n            k, v = (torch.cat(pair, dim=2) for pair in zip(self.past, (k, v)))\n        self.past = k.detach(), v.detach()\n        "
+            + SCORES,
+            FUTURE: "future = torch.ones(T, k.shape[2], dtype=torch.bool, device=x.device).triu(1 + k.shape[2] - T)",
+        },
+        "Keys and values of the last call are kept and seen by the next one of length 1. There is no cache inside.",
     ),
     block(
         "mask_kept_from_the_first_call",
@@ -2305,10 +2444,10 @@ DECODER_BLOCK: list[Entry] = [
     ),
     right(
         "DecoderBlock",
-        "mask_as_a_persistent_buffer",
+        "mask_as_a_persistent_buffer_that_grows",
         {
-            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(64, 64, dtype=torch.bool).triu(1))',
-            FUTURE: "future = self.future[:T, :T]",
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(4, 4, dtype=torch.bool).triu(1))',
+            FUTURE: "if T > len(self.future):\n            self.future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)\n        future = self.future[:T, :T]",
         },
     ),
     right(
@@ -2340,7 +2479,7 @@ class DecoderBlock(nn.Module):
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
         T = x.shape[1]
         seen = torch.arange(T)[:, None] >= torch.arange(T)
-        weights = torch.where(seen.to(x.device), scores, scores.new_tensor(-1e30)).softmax(-1)
+        weights = torch.where(seen.to(x.device), scores, scores.new_tensor(-float("inf"))).softmax(-1)
         x = x + self.out(torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2))
         h = self.norm2(x)
         gate = self.gate(h)
@@ -2564,6 +2703,16 @@ TINY_GPT: list[Entry] = [
         {"for _ in range(n_layers)": "for _ in range(max(1, n_layers - 1))"},
         "There is one block too few.",
     ),
+    model(
+        "three_blocks_at_most",
+        {"for block in self.blocks:": "for block in self.blocks[:3]:"},
+        "Blocks beyond the third are not run. Run all of them.",
+    ),
+    model(
+        "six_blocks_at_most",
+        {"for block in self.blocks:": "for block in self.blocks[:6]:"},
+        "Blocks beyond the sixth are not run. Run all of them.",
+    ),
     model("first_block_only", {LOOP: "x = self.blocks[0](x)"}, "Only the first block is run."),
     model(
         "blocks_backwards",
@@ -2676,6 +2825,23 @@ TINY_GPT: list[Entry] = [
         {INIT: "nn.init.uniform_(parameter, -0.02, 0.02)"},
         "The numbers are uniform between -0.02 and 0.02. Draw them from a normal distribution with standard deviation 0.02.",
     ),
+    model(
+        "uniform_with_the_right_spread",
+        {INIT: "nn.init.uniform_(parameter, -0.02 * math.sqrt(3), 0.02 * math.sqrt(3))"},
+        "The numbers are uniform: their standard deviation is right, but they should come from a normal distribution.",
+    ),
+    model(
+        "signs_only",
+        {INIT: "nn.init.normal_(parameter, std=0.02).data.sign_().mul_(0.02)"},
+        "Every number is 0.02 or -0.02. Draw them from a normal distribution.",
+    ),
+    model(
+        "uniform_maps_normal_tables",
+        {
+            INIT: "nn.init.normal_(parameter, std=0.02)\n        for parameter in self.blocks.parameters():\n            if parameter.dim() == 2:\n                nn.init.uniform_(parameter, -0.0346, 0.0346)"
+        },
+        "The linear maps are drawn from a uniform distribution. Draw all matrices from a normal one.",
+    ),
     model("shifted", {INIT: "nn.init.normal_(parameter, mean=0.02, std=0.02)"}, "The mean is 0.02. It is 0."),
     model(
         "zeros",
@@ -2785,6 +2951,35 @@ TINY_GPT: list[Entry] = [
             LOGITS: "return self.head(self.norm_f(x))",
         },
         "The final norm has another name. Weights are loaded by name: call it norm.",
+    ),
+    model(
+        "single_tokens_go_on_counting",
+        {
+            EMBED: "start = getattr(self, 'seen', 0) if T == 1 else 0\n        start = start if start + T <= max_len else 0\n        self.seen = start + T\n        x = self.tokens(ids) + self.positions.weight[start : start + T]"
+        },
+        "A call goes on counting positions where the last one ended. Every call starts at position 0.",
+    ),
+    model(
+        "goes_on_counting_in_eval_mode",
+        {
+            EMBED: "start = getattr(self, 'seen', 0) if T == 1 and not self.training else 0\n        start = start if start + T <= max_len else 0\n        self.seen = start + T\n        x = self.tokens(ids) + self.positions.weight[start : start + T]"
+        },
+        "A call goes on counting positions where the last one ended. Every call starts at position 0.",
+    ),
+    model(
+        "leaks_beyond_512",
+        {LOOP: LOOP + "\n        x = x + (x.mean(dim=1, keepdim=True) if T > 512 else 0)"},
+        "In long inputs the mean over all positions is added: the future leaks.",
+    ),
+    model(
+        "pieces_of_512",
+        {LOOP: LOOP.replace("block(x)", "torch.cat([block(piece) for piece in x.split(512, dim=1)], dim=1)")},
+        "Long inputs are cut in pieces that do not see each other. Every token sees its whole past.",
+    ),
+    model(
+        "positions_clamped_at_512",
+        {"self.positions.weight[:T]": "self.positions(torch.arange(T, device=ids.device).clamp(max=512))"},
+        "Positions beyond 512 all get the same vector. Token t gets row t.",
     ),
     model(
         "positions_kept_from_the_first_call",
