@@ -496,8 +496,8 @@ def prenorm_block(
     be modules). Call each of them exactly once. Nothing is normalized after the last addition.
     With attention and ffn that return zeros, the result equals x.
 
-    Returns the shape and dtype of x. x is not modified, also when a function returns the very tensor that it was
-    given, so add with `a + b` and not with `+=`.
+    Returns the shape and dtype of x. Neither x nor a tensor that a function returned is modified: a function may return
+    the very tensor that it was given, or one that it keeps. So add with `a + b` and not with `+=`.
     """
     ### BEGIN SOLUTION
     u = x + attention(norm1(x))
@@ -535,7 +535,8 @@ def postnorm_block(
     one tensor that return a tensor of the same shape. Call each of them exactly once.
     With attention and ffn that return zeros, the result equals norm2(norm1(x)).
 
-    Returns the shape and dtype of x. x is not modified, also when a function returns the very tensor that it was given.
+    Returns the shape and dtype of x. Neither x nor a tensor that a function returned is modified: a function may return
+    the very tensor that it was given, or one that it keeps.
     Source: Vaswani et al. (2017), section 3.1.
     """
     ### BEGIN SOLUTION

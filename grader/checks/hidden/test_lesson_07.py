@@ -56,6 +56,17 @@ def assert_positions_alone(function, x, new, what):
     assert_moves(before[place], after[place], change, "its own output")
 
 
+def assert_half(student, reference, arguments):
+    """float16 and bfloat16 give their own dtype back, near the result in float64."""
+    for dtype, tolerance in ((torch.float16, 0.02), (torch.bfloat16, 0.15)):
+        half = [argument.to(dtype) for argument in arguments]
+        with torch.no_grad():
+            got, want = student(*half), reference(*(argument.double() for argument in half))
+        name = str(dtype).removeprefix("torch.")
+        assert_dtype(got, dtype, "the output", f"when the inputs are {name}")
+        assert_close(got.double(), want, f"the output in {name}", rtol=tolerance, atol=tolerance)
+
+
 # ---------------------------------------------------------------------------------------------------- norms
 
 
@@ -155,8 +166,9 @@ class TestLayerNorm:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, reference, draw):
-        """float32 in, float32 out; non-contiguous inputs are fine"""
+        """float32, float16 and bfloat16 come back as they went in; non-contiguous inputs are fine"""
         assert_float32(student, reference.layer_norm, self.arguments(draw, 2, 5, 7))
+        assert_half(student, reference.layer_norm, self.arguments(draw, 2, 5, 7))
         args = [draw.strided(2, 5, 7), draw.strided(7), draw.strided(7)]
         assert_close(student(*args), reference.layer_norm(*args), case="for non-contiguous inputs")
 
@@ -224,8 +236,9 @@ class TestRmsNorm:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, reference, draw):
-        """float32 in, float32 out; non-contiguous inputs are fine"""
+        """float32, float16 and bfloat16 come back as they went in; non-contiguous inputs are fine"""
         assert_float32(student, reference.rms_norm, self.arguments(draw, 2, 5, 7))
+        assert_half(student, reference.rms_norm, self.arguments(draw, 2, 5, 7))
         args = [draw.strided(2, 5, 7), draw.strided(7)]
         assert_close(student(*args), reference.rms_norm(*args), case="for non-contiguous inputs")
 
@@ -334,8 +347,10 @@ class TestFeedForward:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, reference, draw):
-        """float32 in, float32 out; non-contiguous inputs are fine"""
+        """float32, float16 and bfloat16 come back as they went in; non-contiguous inputs are fine"""
         assert_float32(student, reference.feed_forward, self.arguments(draw, (2, 5), 3, 7), tolerance=1e-4)
+        arguments = [0.5 * argument for argument in self.arguments(draw, (2, 5), 3, 7)]
+        assert_half(student, reference.feed_forward, arguments)
         shapes = ((2, 5, 3), (3, 7), (7,), (7, 3), (3,))
         args = [draw.strided(*shape) for shape in shapes]
         assert_close(student(*args), reference.feed_forward(*args), case="for non-contiguous inputs")
@@ -398,8 +413,10 @@ class TestSwiglu:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, reference, draw):
-        """float32 in, float32 out; non-contiguous inputs are fine"""
+        """float32, float16 and bfloat16 come back as they went in; non-contiguous inputs are fine"""
         assert_float32(student, reference.swiglu, self.arguments(draw, (2, 5), 3, 7), tolerance=1e-4)
+        arguments = [0.5 * argument for argument in self.arguments(draw, (2, 5), 3, 7)]
+        assert_half(student, reference.swiglu, arguments)
         args = [draw.strided(*shape) for shape in ((2, 5, 3), (3, 7), (3, 7), (7, 3))]
         assert_close(student(*args), reference.swiglu(*args), case="for non-contiguous inputs")
 
@@ -474,6 +491,25 @@ def assert_leaves_x_alone(student, draw, wanted):
     assert_close(x, kept, "the argument x after the call", case=case, hint="add with a + b, not in place")
 
 
+def assert_leaves_results_alone(student, draw):
+    """What the four functions return, and may keep, stays as it was."""
+    x, kept = draw(2, 5, 7), {}
+    for name, function in Parts(draw, 5, 7).functions.items():
+
+        def keeping(z, name=name, function=function):
+            result = function(z)
+            kept[name] = (result, result.clone())
+            return result
+
+        kept[name] = keeping
+    student(x, *list(kept.values()))
+    for name, entry in kept.items():
+        require(isinstance(entry, tuple), f"{name} was never called", evidence=name)
+        after, before = entry
+        hint = "add with a + b, not in place"
+        assert_close(after, before, f"the tensor that {name} returned, looked at after the call", hint=hint)
+
+
 def block_gradient(student, parts, x):
     def run(x):
         return student(x, *parts)
@@ -524,6 +560,11 @@ class TestPrenormBlock:
         assert_leaves_x_alone(student, draw, lambda x: 4 * x)
         x, parts = draw(2, 5, 7), Parts(draw, 5, 7)
         assert_pure(lambda x: student(x, *parts), [x], ["x"])
+
+    @pytest.mark.purity
+    def test_leaves_results_alone(self, student, draw):
+        """What a function returned is not modified: it may keep that tensor"""
+        assert_leaves_results_alone(student, draw)
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, draw):
@@ -577,6 +618,11 @@ class TestPostnormBlock:
         assert_leaves_x_alone(student, draw, lambda x: 4 * x)
         x, parts = draw(2, 5, 7), Parts(draw, 5, 7)
         assert_pure(lambda x: student(x, *parts), [x], ["x"])
+
+    @pytest.mark.purity
+    def test_leaves_results_alone(self, student, draw):
+        """What a function returned is not modified: it may keep that tensor"""
+        assert_leaves_results_alone(student, draw)
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, draw):
@@ -730,6 +776,9 @@ BLOCKS = [
 ]
 """(B, T, d_model, n_heads, d_ff), from the smallest up."""
 
+LONG, PLACES = 601, [0, 64, 128, 256, 300, 512, 600]
+"""A long input, and the positions of it that are looked at."""
+
 LARGE = 300.0
 """The stream is drawn this large so that the eps of the norms, which may be chosen differently, is not seen."""
 
@@ -785,19 +834,23 @@ def rms(x, gain):
     return gain * x / x.square().mean(-1, keepdim=True).sqrt()
 
 
-def block_by_loops(state, x, n_heads, prefix=""):
-    """The block from its formula: loops over heads and queries; no mask, just the keys up to the query."""
+def block_by_loops(state, x, n_heads, prefix="", positions=None):
+    """The block from its formula: loops over heads and queries; no mask, just the keys up to the query.
+
+    With `positions` only the outputs at these are computed, and returned in that order.
+    """
+    positions = list(range(x.shape[1])) if positions is None else list(positions)
     weight = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     d_model = x.shape[-1]
     d_k = d_model // n_heads
     h = rms(x, weight["norm1.weight"])
     q, k, v = (h @ weight["qkv.weight"][i * d_model : (i + 1) * d_model].T for i in range(3))
     merged = torch.zeros_like(x)
-    for head, t in itertools.product(range(n_heads), range(x.shape[1])):
+    for head, t in itertools.product(range(n_heads), positions):
         own = slice(head * d_k, (head + 1) * d_k)
         scores = (k[:, : t + 1, own] * q[:, t, None, own]).sum(-1) / math.sqrt(d_k)  # (B, t + 1)
         merged[:, t, own] = (scores.softmax(-1).unsqueeze(-1) * v[:, : t + 1, own]).sum(1)
-    u = x + merged @ weight["out.weight"].T
+    u = (x + merged @ weight["out.weight"].T)[:, positions]
     h = rms(u, weight["norm2.weight"])
     gate = h @ weight["gate.weight"].T
     return u + (gate * torch.sigmoid(gate) * (h @ weight["up.weight"].T)) @ weight["down.weight"].T
@@ -898,20 +951,39 @@ class TestDecoderBlock:
             assert_moves(whole[:, -1], block(other)[:, -1], "changed position 0 of 40", "the last output")
 
     @pytest.mark.causality
+    def test_very_long_inputs(self, student, draw):
+        """In inputs of 601 and 1031 positions every one sees its whole past and nothing else"""
+        # float32 halves the time of the longer one; x of size 300 has five digits after the point there
+        for T, places, dtype, slack in ((LONG, PLACES, torch.float64, 1e-7), (1031, [1024, 1030], torch.float32, 1e-3)):
+            state, x = block_state(draw, 2, 3), draw(1, T, 2, scale=LARGE).to(dtype)
+            block = load(student(2, 1, 3), state).to(dtype)
+            with torch.no_grad():
+                got = block(x)
+            assert_shape(got, x.shape, case=f"for T={T}")
+            wanted = block_by_loops(state, x.double(), 1, positions=places)
+            for i, place in enumerate(places):
+                found, want = got[:, place].double() - x[:, place], wanted[:, i] - x[:, place]
+                hint = "position t sees 0 ... t, for any T: no fixed size of a mask, no window"
+                what = f"the output minus x at position {place}"
+                assert_close(found, want, what, case=f"for T={T}", rtol=slack, atol=slack, hint=hint)
+
+    @pytest.mark.causality
     def test_hugely_negative_scores(self, student, draw):
-        """Visible scores near -1e6 still beat the future"""
+        """Visible scores near -1e6, -1e12 or -1e32 still beat the future"""
         d_model, eye = 4, torch.eye(4, dtype=torch.float64)
         state = block_state(draw, d_model, 7) | {"norm1.weight": torch.ones(d_model, dtype=torch.float64)}
-        state["qkv.weight"] = torch.cat([-1000 * eye, 1000 * eye, eye])
-        block, x = load(student(d_model, 2, 7), state), draw.uniform(1, 5, d_model, low=1.0, high=2.0)
+        x = draw.uniform(1, 5, d_model, low=1.0, high=2.0)
         other = x.clone()
         other[:, -1] = -x[:, -1]
-        with torch.no_grad():
-            before, after = block(x), block(other)
-        assert_finite(before, case="for scores near -1e6")
-        hint = "if the other checks of causality pass, the masked scores are not low enough: use -inf"
-        change = "with scores near -1e6, changed the last position"
-        assert_same(before[:, :-1], after[:, :-1], change, "an earlier output", hint=hint)
+        for size in (1e3, 1e6, 1e16):
+            state["qkv.weight"] = torch.cat([-size * eye, size * eye, eye])
+            block, near = load(student(d_model, 2, 7), state), f"scores near {-size * size:.0e}"
+            with torch.no_grad():
+                before, after = block(x), block(other)
+            assert_finite(before, case=f"for {near}")
+            hint = "if the other checks of causality pass, the masked scores are not low enough: use -inf"
+            change = f"with {near}, changed the last position"
+            assert_same(before[:, :-1], after[:, :-1], change, "an earlier output", hint=hint)
 
     @pytest.mark.values
     def test_sequences_are_alone(self, student, draw):
@@ -962,11 +1034,11 @@ class TestDecoderBlock:
 
     @pytest.mark.numerics
     def test_changing_lengths(self, student, draw):
-        """One block takes lengths 3, 7 and 2 in turn, and non-contiguous inputs"""
+        """One block takes lengths 3, 7, 1, 2 and 1 in turn, and non-contiguous inputs"""
         state = block_state(draw, 6, 7)
         block = load(student(6, 3, 7), state)
         with torch.no_grad():
-            for B, T in ((1, 3), (2, 7), (3, 2)):
+            for B, T in ((1, 3), (2, 7), (2, 1), (3, 2), (3, 1)):
                 assert_same_block(block, state, draw(B, T, 6, scale=LARGE), 3, f"for a length of {T} after others")
             x = LARGE * draw.strided(2, 5, 6).transpose(0, 1)
             assert_same_block(block, state, x, 3, "for a non-contiguous x")
@@ -1006,6 +1078,7 @@ MODELS = [
     (1, 2, 3, 2, 2, 1, 3, 2),
     (3, 3, 3, 3, 3, 3, 3, 3),
     (2, 5, 11, 6, 3, 2, 7, 13),
+    (1, 3, 5, 4, 2, 7, 3, 5),
 ]
 
 
@@ -1083,6 +1156,34 @@ class TestTinyGPT:
             other[:, 0] = (ids[:, 0] + 1) % 11
             assert_moves(whole[:, -1], model(other)[:, -1], "changed token 0 of 40", "the last logits")
 
+    @pytest.mark.causality
+    def test_very_long_inputs(self, student, draw):
+        """In an input of 601 tokens every position sees its whole past and nothing else"""
+        model, state = self.made(student, draw, V=5, d_model=2, n_heads=1, n_layers=1, d_ff=3, max_len=LONG)
+        ids = draw.integers(1, LONG, high=5)
+        with torch.no_grad():
+            got = model(ids)
+        assert_shape(got, (1, LONG, 5), "the logits", f"for T={LONG}")
+        x = state["tokens.weight"][ids] + state["positions.weight"]
+        final = block_by_loops(state, x, 1, "blocks.0.", positions=PLACES)
+        wanted = rms(final, state["norm.weight"]) @ state["tokens.weight"].T
+        for i, place in enumerate(PLACES):
+            assert_close(got[:, place], wanted[:, i], f"the logits at position {place}", case=f"for T={LONG}")
+
+    @pytest.mark.values
+    def test_changing_lengths(self, student, draw):
+        """Every call starts at position 0, whatever came before it: lengths 3, 1, 5, 2 and 1 in turn"""
+        for mode in ("train", "eval"):
+            model, state = self.made(student, draw, n_heads=1, n_layers=1)
+            getattr(model, mode)()
+            for B, T in ((2, 3), (2, 1), (1, 5), (1, 2), (1, 1)):
+                ids = draw.integers(B, T, high=11)
+                with torch.no_grad():
+                    got = model(ids)
+                case = f"for T={T} after calls with other lengths, in {mode} mode"
+                hint = "a call knows nothing of the calls before it"
+                assert_close(got, model_by_loops(state, ids, 1, 1), "the logits", case=case, hint=hint)
+
     @pytest.mark.values
     def test_positions_count(self, student, draw):
         """The same token gets other logits at another position, from row 0 of the table on"""
@@ -1115,7 +1216,7 @@ class TestTinyGPT:
 
     @pytest.mark.mechanism(points=2)
     def test_initialization(self, student):
-        """Every matrix is drawn anew, with mean 0 and standard deviation 0.02; the gains are 1"""
+        """Every matrix is drawn anew, normal with mean 0 and standard deviation 0.02; the gains are 1"""
         first, second = (dict(student(97, 48, 4, 2, 64, 32).named_parameters()) for _ in range(2))
         for name, parameter in first.items():
             values = parameter.detach()
@@ -1126,6 +1227,10 @@ class TestTinyGPT:
             fits = 0.018 < spread < 0.022 and abs(middle) < 0.003
             words = f"mean {middle:.3f} and standard deviation {spread:.3f}, expected 0 and 0.02"
             require(fits, f"{name} of a new model has {words}", evidence=name)
+            # 3 for a normal distribution, 1.8 for a uniform one; the smallest matrix here gives 3 +- 0.13
+            tails = ((values.double() - middle) / spread).pow(4).mean().item()
+            words = f"the mean fourth power of its standardized entries is {tails:.1f}, expected about 3"
+            require(2.2 < tails < 4.5, f"{name} of a new model is not normal: {words}", evidence=name)
             assert_moves(values, second[name], "made a second model", name)
         require(
             all(p.requires_grad for p in first.values()), "a parameter does not require a gradient", evidence="frozen"
