@@ -2,22 +2,7 @@
 
 from collections.abc import Mapping
 
-from grader.bank import Entry, Mutant, Variant
-
-
-def wrong(exercise: str, name: str, change: str | Mapping[str, str], slip: str) -> Mutant:
-    """A wrong answer: `change` is a whole source or substitutions on the reference."""
-    if isinstance(change, str):
-        return Mutant(exercise=exercise, name=name, source=change, slip=slip)
-    return Mutant(exercise=exercise, name=name, replace=change, slip=slip)
-
-
-def right(exercise: str, name: str, change: str | Mapping[str, str]) -> Variant:
-    """A right answer: `change` is a whole source or substitutions on the reference."""
-    if isinstance(change, str):
-        return Variant(exercise=exercise, name=name, source=change)
-    return Variant(exercise=exercise, name=name, replace=change)
-
+from grader.bank import Entry, Mutant, Variant, right, wrong
 
 # ---------------------------------------------------------------------------------------------------- layer_norm
 
