@@ -24,15 +24,18 @@ def lesson(request: pytest.FixtureRequest) -> Lesson:
 
 
 def solution_lines(lesson: Lesson) -> set[str]:
-    """The lines inside solution regions that are long enough to be told from anything else."""
+    """The lines inside solution regions that are long enough to be told from anything else, and stand nowhere outside."""
     found = set()
     for cell in lesson.cells:
-        inside = False
-        for line in cell.source.split("\n"):
-            if line.strip() in (BEGIN, END):
-                inside = line.strip() == BEGIN
-            elif inside and len(line.strip()) > 25:
-                found.add(line.strip())
+        inside: list[str] = []
+        outside: list[str] = []
+        here = outside
+        for line in map(str.strip, cell.source.split("\n")):
+            if line in (BEGIN, END):
+                here = inside if line == BEGIN else outside
+            else:
+                here.append(line)
+        found |= {line for line in inside if len(line) > 25 and not any(line in other for other in outside)}
     return found
 
 

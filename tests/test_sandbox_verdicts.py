@@ -1,4 +1,4 @@
-"""Every answer of the bank gets the same verdict behind the wall as in this process."""
+"""Every answer of the bank gets the same verdict behind the wall as in this process, but for memory that it shares."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ EXERCISES = [
     if check_files(lesson)
     for exercise in lesson.exercises
 ]
+
+
+SHARES_MEMORY = {
+    "to_torch_mha_mask": {"only_transposed"},
+    "from_torch_mha_mask": {"only_transposed"},
+    "prenorm_block": {"adds_into_the_branch"},
+    "postnorm_block": {"adds_into_the_branch"},
+    "KVCache": {"returns_the_storage", "storage_of_the_class", "keeps_the_callers_tensors", "shifts_the_old_ones"},
+    "attend_with_cache": {"zeroes_the_padding_in_place"},
+}
+"""Mutants whose fault is (partly) memory that they share with their caller. What crosses the wall is a copy, so that some
+checks cannot see it there; all but `UNSEEN` are rejected by others."""
+
+DRAWS = {"generate": {"drawn"}}
+"""Mutants that draw at random: rejected on both sides, with other numbers."""
+
+UNSEEN = {"keeps_the_callers_tensors", "shifts_the_old_ones"}
+"""Mutants that pass behind the wall: nothing but shared memory is wrong with them."""
 
 
 @pytest.fixture(scope="module")
@@ -61,5 +79,7 @@ def test_same_verdict(sandbox: Sandbox, lesson_id: str, name: str) -> None:
     finally:
         for submission in there:
             submission.close()
-    different = [form for form, w, g in zip(forms, want, got, strict=True) if verdict(w) != verdict(g)]
-    assert different == []
+    different = {form for form, w, g in zip(forms, want, got, strict=True) if verdict(w) != verdict(g)}
+    assert different <= SHARES_MEMORY.get(name, set()) | DRAWS.get(name, set())
+    accepted = {form for form, w, g in zip(forms, want, got, strict=True) if w.passed != g.passed}
+    assert accepted == (UNSEEN if name == "KVCache" else set())

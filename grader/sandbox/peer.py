@@ -295,6 +295,8 @@ class Peer:
         self._take_mutations(reply.get("u"), unpacked, decoder, sent)
         if "p" in reply:
             print(str(decoder.value(reply["p"]))[:MAX_PRINTED], end="")
+        if isinstance(reply.get("g"), bool):
+            torch.set_grad_enabled(reply["g"])
         if "x" in reply:
             return _Raised(self._rebuilt(reply["x"]))
         return decoder.value(reply.get("v"))
@@ -424,7 +426,11 @@ class Peer:
             if self._serving > MAX_NESTING:
                 raise RecursionError("calls across the wall are nested too deeply")
             with self._entered(header.get("e")):
+                grad = torch.is_grad_enabled()
                 result = self._perform(operation, key, args, kwargs)
+                if torch.is_grad_enabled() is not grad:  # left switched: the caller's is switched as well
+                    reply["g"] = not grad
+                    torch.set_grad_enabled(grad)
             reply["v"] = encoder.value(result)
         except BaseException as error:
             if not self._tells(error):
