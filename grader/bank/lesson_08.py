@@ -2128,7 +2128,7 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
         exercise="cache_bytes",
         name="bits",
         replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 8 * 2 * L * B * T * n_kv_heads * d_head * bytes_per_element"},
-        slip="It counts bits.",
+        slip="It counts bits; the result is wanted in bytes.",
     ),
     Mutant(
         exercise="cache_bytes",
