@@ -461,6 +461,7 @@ def test_a_box_that_is_ended_is_replaced(sandbox: Sandbox) -> None:
         assert submission.answer("good")(1) == 2
         assert own.box._process is not None
         own.box._process.kill()
+        own.box._process.wait(10)
         with pytest.raises(AnswerLost):
             submission.answer("good")(1)
         assert submission.answer("good")(1) == 2
