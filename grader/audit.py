@@ -123,6 +123,8 @@ def _audit_exercise(lesson: Lesson, exercise: Exercise, seeds: int) -> ExerciseA
         if not checks:
             faults.append("has no checks: write some in grader/checks/")
             break
+        if all(check.hidden for check in checks):
+            faults.append("has no public check: is the exercise's name in grader/checks/public/ right?")
         if not results[0].passed:
             faults.append(f"the reference is rejected{where}: {_first_failure(results[0])}")
         if results[1].status != "missing" or results[1].score:

@@ -184,13 +184,17 @@ def _write(target: Path, text: str) -> None:
 
 def _audit(options: argparse.Namespace) -> int:
     from grader import audit
+    from grader.bank import BankError
 
-    result = audit.audit(
-        _lessons(options.lessons),
-        seeds=options.seeds,
-        only=options.exercise,
-        progress=lambda what: _progress(f"auditing {what}"),
-    )
+    try:
+        result = audit.audit(
+            _lessons(options.lessons),
+            seeds=options.seeds,
+            only=options.exercise,
+            progress=lambda what: _progress(f"auditing {what}"),
+        )
+    except BankError as error:
+        raise NotebookError(f"the bank of lesson {error}") from None
     _progress("")
     if options.json:
         _write(options.json, audit.as_json(result))

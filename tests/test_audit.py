@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,16 @@ def test_a_rejected_reference_and_a_stub_that_earns_points_are_found(monkeypatch
 def test_an_entry_that_does_not_fit_is_named(entry: Mutant, words: str) -> None:
     with pytest.raises(BankError, match=f"00_start_here: row_sums/m.*{words}"):
         entry.code(load_lesson("00"))
+
+
+def test_every_class_of_checks_names_an_exercise_of_its_lesson_and_every_check_has_a_title() -> None:
+    for lesson in COURSE:
+        names = {exercise.name for exercise in lesson.exercises}
+        for path in check_files(lesson):
+            assert set(re.findall(r'^@exercise\("(\w+)"', path.read_text(), flags=re.MULTILINE)) <= names, path
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                    assert ast.get_docstring(node), f"{path.name}: {node.name} has no title"
 
 
 def test_public_checks_need_no_reference_and_no_bank() -> None:
