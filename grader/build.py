@@ -16,9 +16,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from traitlets.config import Config
 
-from grader.lesson import BEGIN, END, ROOT, STUB, Cell, Lesson
+from grader.lesson import BEGIN, COURSE, END, ROOT, STUB, Cell, Lesson
 
-COURSE = ROOT / "course"
 SOLVED = ROOT / "build" / "solved"
 
 EXECUTE_SECONDS = 300

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+COURSE = ROOT / "course"
 SOLUTIONS = ROOT / "solutions"
 if not SOLUTIONS.is_dir():  # a student's kit carries the lessons inside the package, without their solutions
     SOLUTIONS = Path(__file__).resolve().parent / "lessons"

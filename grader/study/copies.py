@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grader.lesson import ROOT, NotebookError
+from grader.lesson import COURSE, NotebookError
 from grader.splice import is_answer, splice
 from grader.study.progress import FOLDER, Progress
-
-COURSE = ROOT / "course"
 
 
 @dataclass(frozen=True)
