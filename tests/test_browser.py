@@ -104,6 +104,9 @@ def test_lesson_02_is_solved_in_the_browser(lab: tuple[str, Path]) -> None:
             page.goto(f"{address}lab/tree/02_queries_keys_values.ipynb?token=learner", timeout=60_000)
             page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
             page.locator(".jp-Notebook svg, .jp-Notebook table, .jp-RenderedMermaid").first.wait_for(timeout=60_000)
+            page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(
+                timeout=120_000
+            )  # keys before that may be lost
             for start in ("from grader import", "def softmax("):
                 click_into(cell(page, start))
                 page.keyboard.press("Shift+Enter")
