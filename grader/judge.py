@@ -1,28 +1,27 @@
 """The judge: runs the checks on submissions and gives reports.
 
-It knows neither notebooks nor terminals, and not where an answer lives. The checks are pytest files; pytest runs inside
-this process with everything switched off that is not needed, so that a warm verdict takes some tens of milliseconds.
+It knows neither notebooks nor terminals, and not where an answer lives. The checks are pytest files, collected once a
+process, so that a warm verdict takes some tens of milliseconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from grader import checks
 from grader.bank import mutants
 from grader.checks.assertions import CheckFailed
-from grader.checks.plugin import CheckPlugin, Outcome
+from grader.checks.check import Check, Circumstances, References
+from grader.checks.collection import collect
 from grader.lesson import Exercise, Lesson
 from grader.report import CheckResult, ExerciseResult, Report, Status, plain_text
 from grader.submission import (
@@ -42,18 +41,6 @@ CHECK_SECONDS = 10.0
 
 _PRINTED = 2_000
 _CHECKS = Path(checks.__file__).parent
-_QUIET = (
-    "--assert=plain", "--disable-plugin-autoload", "--import-mode=importlib", "--capture=no", "--strict-markers",
-    "-c", os.devnull, "--rootdir", str(_CHECKS),
-    *(f"-pno:{name}" for name in (
-        "terminal", "cacheprovider", "junitxml", "debugging", "stepwise", "nose", "doctest", "pastebin", "logging",
-        "faulthandler", "unraisableexception", "threadexception", "warnings", "setuponly", "setupplan", "recwarn",
-    )),
-)  # fmt: skip
-
-
-class CheckFileError(Exception):
-    """A check file itself is broken: not a verdict on anybody's answer."""
 
 
 def check_files(lesson: Lesson, *, hidden: bool = True) -> list[Path]:
@@ -98,26 +85,24 @@ def judge(
         One report a submission, in their order.
 
     Raises:
-        CheckFileError: when a check file cannot be run.
+        grader.checks.collection.CheckFileError: when a check file cannot be run.
         NoVerdict: when answers cannot be asked, through no fault of theirs.
         KeyboardInterrupt: passed on.
     """
     exercises = [exercise for exercise in lesson.exercises if only is None or exercise.name in only]
+    wanted = {exercise.name for exercise in exercises}
+    reports = []
     printed = _Bounded()
     with _contained(printed):
-        plugin = CheckPlugin(submissions, [e.name for e in exercises], _reference_or_none(lesson), seed, limit)
-        _run_pytest(plugin, check_files(lesson, hidden=hidden))
-        outcomes: dict[tuple[int, str], list[Outcome]] = {}
-        for outcome in plugin.outcomes:
-            if isinstance(outcome.error, NoVerdict):
-                raise outcome.error
-            outcomes.setdefault((outcome.contestant, outcome.exercise), []).append(outcome)
-        results = [
-            tuple(_exercise_result(lesson, e, outcomes.get((i, e.name), []), diagnose) for e in exercises)
-            for i in range(len(submissions))
-        ]
-    text = printed.getvalue() if len(submissions) == 1 else ""
-    return [Report(lesson.id, result, text, seed) for result in results]
+        circumstances = Circumstances(References(_reference_or_none(lesson)), seed, limit)
+        checks = [check for check in collect(*check_files(lesson, hidden=hidden)) if check.exercise in wanted]
+        for submission in submissions:
+            outcomes = _outcomes(checks, submission, circumstances)
+            results = tuple(_exercise_result(lesson, e, outcomes.get(e.name, []), diagnose) for e in exercises)
+            reports.append(Report(lesson.id, results, "", seed))
+    if len(submissions) == 1:
+        reports[0] = replace(reports[0], printed=printed.getvalue())
+    return reports
 
 
 def judge_with_stand_ins(
@@ -185,22 +170,33 @@ def _reference_or_none(lesson: Lesson) -> Submission | None:
     return reference(lesson) if any(e.reference.strip() != e.stub.strip() for e in lesson.exercises) else None
 
 
-def _run_pytest(plugin: CheckPlugin, files: Sequence[Path]) -> None:
-    if not files:
-        return
-    options = os.environ.pop("PYTEST_ADDOPTS", None)
-    try:
-        code = pytest.main([*_QUIET, *map(str, files)], plugins=[plugin])
-    finally:
-        if options is not None:
-            os.environ["PYTEST_ADDOPTS"] = options
-    if code == pytest.ExitCode.INTERRUPTED and not plugin.errors:
-        raise KeyboardInterrupt
-    if plugin.errors or code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
-        raise CheckFileError("\n".join(plugin.errors) or f"pytest ended with {code!r} on {', '.join(map(str, files))}")
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one check on one answer. `rerun` repeats it with another answer and gives the error, if any."""
+
+    check: Check
+    error: BaseException | None
+    rerun: Callable[[Any], BaseException | None]
 
 
-def _exercise_result(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outcome], diagnose: bool) -> ExerciseResult:
+def _outcomes(checks: Sequence[Check], submission: Answers, circumstances: Circumstances) -> dict[str, list[_Outcome]]:
+    """Put the checks to an answer, by exercise; after an exercise's answer was lost, its other checks are not tried."""
+    found: dict[str, list[_Outcome]] = {}
+    lost: dict[str, AnswerLost] = {}
+    for check in checks:
+        error = lost.get(check.exercise) or check.run(submission, circumstances)
+        if isinstance(error, NoVerdict):
+            raise error
+        if isinstance(error, AnswerLost):
+            lost[check.exercise] = error
+        rerun = partial(check.rerun, beside=submission, circumstances=circumstances)
+        found.setdefault(check.exercise, []).append(_Outcome(check, error, rerun))
+    return found
+
+
+def _exercise_result(
+    lesson: Lesson, exercise: Exercise, outcomes: Sequence[_Outcome], diagnose: bool
+) -> ExerciseResult:
     errors = [outcome.error for outcome in outcomes]
     lost = next((error for error in errors if isinstance(error, AnswerLost)), None)
     absent = next((error for error in errors if isinstance(error, AnswerError)), None)
@@ -227,12 +223,12 @@ def _exercise_result(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outc
         error = outcome.error
         results.append(
             CheckResult(
-                name=outcome.name,
-                title=outcome.title,
-                kind=outcome.kind,
-                hidden=outcome.hidden,
+                name=outcome.check.name,
+                title=outcome.check.title,
+                kind=outcome.check.kind,
+                hidden=outcome.check.hidden,
                 passed=error is None,
-                points=outcome.points,
+                points=outcome.check.points,
                 message="" if error is None else plain_text(_message(error)),
                 picture=getattr(error, "picture", None),
                 slip=slip if error is not None else "",
@@ -242,13 +238,13 @@ def _exercise_result(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outc
     return ExerciseResult(exercise.name, exercise.points, status, tuple(results), note)
 
 
-def _not_started(outcomes: Sequence[Outcome]) -> bool:
+def _not_started(outcomes: Sequence[_Outcome]) -> bool:
     """An empty stub: what fails, fails with the stub's own exception, and no check of values passes."""
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     return (
         bool(errors)
         and all(isinstance(error, NotImplementedError | NotStarted) for error in errors)
-        and not any(outcome.error is None for outcome in outcomes if outcome.kind == "values")
+        and not any(outcome.error is None for outcome in outcomes if outcome.check.kind == "values")
     )
 
 
@@ -264,7 +260,7 @@ def _message(error: BaseException) -> str:
     return f"the check could not use what was returned: {describe(error)}"
 
 
-def _slip(lesson: Lesson, exercise: Exercise, outcomes: Sequence[Outcome]) -> str:
+def _slip(lesson: Lesson, exercise: Exercise, outcomes: Sequence[_Outcome]) -> str:
     """What the bank says of the first mutant that fails the same checks with the same outputs as this answer."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     passed = [outcome for outcome in outcomes if outcome.error is None]

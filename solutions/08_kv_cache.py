@@ -93,6 +93,7 @@ torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs mo
 #
 # Nothing else is promised. The checks bring models of their own, with other sizes, so use only what the table lists.
 
+
 # %%
 class Block(nn.Module):
     """A pre-norm decoder block without its attention: `qkv` is what stands before it, `finish` what comes after."""
@@ -174,6 +175,7 @@ def full_logits(model: Any, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
 # $$\text{change} = \max_{b,\; t < T-1,\; i}
 # \bigl|\, \text{encoder}(x)_{b,t,i} - \text{encoder}(x_{:,\,0 \ldots T-2})_{b,t,i} \,\bigr|$$
 
+
 # %% solve="append_changes_the_past" points=3 difficulty=1 importance=4 minutes=10
 def append_changes_the_past(encoder: Any, x: Float[Tensor, "B T d"]) -> Float[Tensor, ""]:
     """Measure how far the outputs of the earlier positions move when the last position is appended.
@@ -226,6 +228,7 @@ with torch.no_grad():
     for name, causal in (("causal", True), ("bidirectional", False)):
         change[name] = []
         for layer in range(4):
+
             def keys(x):  # the keys of this layer, (B, T, d_model)
                 return stack[layer].qkv(run_blocks(stack[:layer], x, causal))[1].transpose(1, 2).flatten(2)
 
@@ -278,6 +281,7 @@ plt.show()
 #
 # One more operation is needed when several continuations share a beginning (beam search, or four answers to one
 # question): `fork` gives a second cache with the same content. From then on each goes its own way.
+
 
 # %% solve="KVCache" points=6 difficulty=3 importance=4 minutes=20
 class KVCache:
@@ -428,6 +432,7 @@ print(f"KVCache, keys and values:  {0:>9,} old positions copied, {ended - middle
 #
 # What the cache is made of is your decision. Nobody but your function looks into it.
 
+
 # %% solve="attend_with_cache" points=9 difficulty=3 importance=5 minutes=25
 def attend_with_cache(
     q: Float[Tensor, "B H T_new d_k"],
@@ -533,6 +538,7 @@ for sizes in ([7], [1] * 7, [3, 1, 2, 1]):
 # A remark on the last position: only its logits are needed to choose a token, and `unembed` is the largest matrix of
 # many models. With a prompt of 1000 tokens, calling it on all positions means 999 wasted products.
 
+
 # %% solve="decode_step" points=8 difficulty=3 importance=5 minutes=20
 def decode_step(
     model: Any,
@@ -598,6 +604,7 @@ check(decode_step)
 # What is left to do is to read off which tokens are padding. We define it so that it stays right later on: **padding
 # is the run of `pad_id` at the left end of a row.** A `pad_id` after the first other token is a token like any other.
 # This matters: many models use one id for "end of text" and for padding, so a generated token may well have that id.
+
 
 # %% solve="prefill" points=4 difficulty=2 importance=4 minutes=10
 def prefill(model: Any, ids: Int[Tensor, "B T"], pad_id: int | None = None) -> tuple[Float[Tensor, "B V"], Any]:
@@ -671,6 +678,7 @@ with torch.no_grad():
 # - What if the positions run out? Without a cache one can crop the input to the last `max_len` tokens. With a cache
 #   and learned positions one cannot: cropping renumbers every position, so every cached key is wrong. Here `generate`
 #   does not crop; it lets the model's `ValueError` through.
+
 
 # %% solve="generate" points=7 difficulty=3 importance=4 minutes=20
 def generate(
@@ -813,6 +821,7 @@ for T, slow, fast in zip(contexts, uncached, cached):
 # $2 \cdot 2 \cdot 1 \cdot 3 \cdot 2 \cdot 4 \cdot 2 = 192$ bytes. Linear in everything: no $T^2$ (that is the score
 # matrix, which is not kept), no $d_\text{ff}$, no vocabulary.
 
+
 # %% solve="cache_bytes" points=2 difficulty=1 importance=5 minutes=5
 def cache_bytes(L: int, B: int, T: int, n_kv_heads: int, d_head: int, bytes_per_element: int) -> int:
     """The exact size of a KV cache in bytes, as an int.
@@ -900,10 +909,16 @@ print("repeat reads            ", kv.repeat(1, 3, 1, 1).flatten().tolist(), "  a
 contexts = [2**p for p in range(9, 18)]  # 512 ... 131072
 weights = 16.06e9  # bytes: 8.03 billion parameters in 16 bits
 fig, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
-for name, n_kv_heads, marker in (("MHA, 32 KV heads", 32, "o"), ("GQA, 8 KV heads", 8, "s"), ("MQA, 1 KV head", 1, "^")):
+for name, n_kv_heads, marker in (
+    ("MHA, 32 KV heads", 32, "o"),
+    ("GQA, 8 KV heads", 8, "s"),
+    ("MQA, 1 KV head", 1, "^"),
+):
     gigabytes = [cache_bytes(32, 1, T, n_kv_heads, 128, 2) / 1e9 for T in contexts]
     ax.loglog(contexts, gigabytes, marker + "-", base=2, label=name)
-    print(f"{name:<17} {cache_bytes(32, 1, 1, n_kv_heads, 128, 2) // 1024:>4} KiB a token, {gigabytes[-1]:6.2f} GB at 131072")
+    print(
+        f"{name:<17} {cache_bytes(32, 1, 1, n_kv_heads, 128, 2) // 1024:>4} KiB a token, {gigabytes[-1]:6.2f} GB at 131072"
+    )
     print(f"{'':<17} as heavy as the weights at {weights / cache_bytes(32, 1, 1, n_kv_heads, 128, 2):>10,.0f} tokens")
 ax.axhline(weights / 1e9, color="black", linestyle="--", linewidth=1)
 ax.text(contexts[0], weights / 1e9 * 1.15, "the weights, 16 GB", va="bottom")
@@ -949,6 +964,7 @@ plt.show()
 # By hand: $d_\text{model} = 4$, 2 query heads and 1 key/value head of width 2, $d_\text{ff} = 8$, one layer, $V = 10$, $t = 3$:
 # query $2 \cdot 4 \cdot 4 = 32$, key and value $2 \cdot 2 \cdot 4 \cdot 2 = 32$, scores and sum $2 \cdot 2 \cdot 4 \cdot 4 = 64$, output
 # $2 \cdot 4 \cdot 4 = 32$, FFN $3 \cdot 2 \cdot 4 \cdot 8 = 192$, logits $2 \cdot 4 \cdot 10 = 80$. Together 432.
+
 
 # %% solve="decode_flops" points=4 difficulty=2 importance=4 minutes=15
 def decode_flops(
@@ -1091,7 +1107,9 @@ for ax in (left, right):
 fig.suptitle("What do more rows cost when the matrix must be read anyway?")
 plt.show()
 print(f"16 rows took {times[4] / times[0]:.1f} times as long as 1 row; 64 rows {times[6] / times[0]:.1f} times.")
-print(f"One row: {4 * 4096**2 / (1e6 * times[0]):.0f} GB/s of weights read, {rates[0]:.0f} GFLOP/s done; best rate {max(rates):.0f} GFLOP/s.")
+print(
+    f"One row: {4 * 4096**2 / (1e6 * times[0]):.0f} GB/s of weights read, {rates[0]:.0f} GFLOP/s done; best rate {max(rates):.0f} GFLOP/s."
+)
 
 # %% [markdown]
 # The dashed line is proportional cost. The measured line bends away below it, and the right panel says the same the other
@@ -1128,14 +1146,18 @@ for (name, values), marker in zip(bounds.items(), "so^"):
 fits = (80e9 - 2 * 8.03e9) / one_cache
 ax.axvline(fits, color="black", linestyle="--", linewidth=1)
 ax.text(fits * 0.93, 0.06, "80 GB are full", rotation=90, ha="right", va="bottom")
-ax.set(title="What does one decode step wait for?", xlabel="batch (sequences of 8192 tokens)", ylabel="lower bound (ms)")
+ax.set(
+    title="What does one decode step wait for?", xlabel="batch (sequences of 8192 tokens)", ylabel="lower bound (ms)"
+)
 ax.set_xticks(batches, [str(B) for B in batches])
 ax.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
 ax.minorticks_off()
 ax.grid(alpha=0.3)
 ax.legend(loc="upper left")
 plt.show()
-print(f"batch 1: at least {bounds['reading the weights'][0]:.1f} ms a token for the weights, {bounds['the arithmetic'][0]:.2f} ms of arithmetic")
+print(
+    f"batch 1: at least {bounds['reading the weights'][0]:.1f} ms a token for the weights, {bounds['the arithmetic'][0]:.2f} ms of arithmetic"
+)
 print(f"weights and caches take equal time at a batch of {2 * 8.03e9 / one_cache:.0f}; memory is full at {fits:.0f}")
 
 # %% [markdown]
@@ -1169,6 +1191,7 @@ print(f"weights and caches take equal time at a batch of {2 * 8.03e9 / one_cache
 # the decode steps go wrong. Run the cell, explain the numbers, and mend the function. `check(fused_attend,
 # "attend_with_cache")` judges it.
 
+
 # %% demo
 def fused_attend(q, k, v, cache=None, visible=None):
     """attend_with_cache by way of PyTorch's fused attention."""
@@ -1189,7 +1212,9 @@ out, cache = fused_attend(q[:, :, :5], k[:, :, :5], v[:, :, :5])
 print(f"prefill of 5: error {(out - whole[:, :, :5]).abs().max():.1e}")
 for t in (5, 6, 7):
     out, cache = fused_attend(*(x[:, :, t : t + 1] for x in (q, k, v)), cache)
-    print(f"decode {t}:     error {(out - whole[:, :, t : t + 1]).abs().max():.1e}, first head {out[0, 0, 0, :2].tolist()}")
+    print(
+        f"decode {t}:     error {(out - whole[:, :, t : t + 1]).abs().max():.1e}, first head {out[0, 0, 0, :2].tolist()}"
+    )
 
 # %% [markdown]
 # <details><summary>What is wrong, and how to mend it</summary>

@@ -30,7 +30,7 @@ import torch
 from attacks.intact import changes, fingerprint
 
 from grader import cli
-from grader.checks import plugin
+from grader.checks import check as guards
 from grader.checks.assertions import CheckFailed, assert_close
 from grader.judge import judge, judge_with_stand_ins, reference
 from grader.lesson import ROOT, Cell, load_lesson
@@ -288,8 +288,8 @@ def test_the_attack_is_real(without_walls: Mapping[str, Any], honest: Mapping[st
 @pytest.mark.parametrize(
     ("name", "guard", "without", "achieved"),
     [
-        ("changes-its-argument-to-fit", "_careful", lambda answer, item: answer, "points"),
-        ("replaces-the-data-of-its-argument", "_careful", lambda answer, item: answer, "points"),
+        ("changes-its-argument-to-fit", "_careful", lambda answer: answer, "points"),
+        ("replaces-the-data-of-its-argument", "_careful", lambda answer: answer, "points"),
         ("predicts-its-inputs", "_shown", lambda seed: seed, "known inputs"),
     ],
 )
@@ -297,7 +297,7 @@ def test_what_the_checks_guard_against_is_real(
     sandbox: Sandbox, honest: Mapping[str, float], monkeypatch: pytest.MonkeyPatch,
     name: str, guard: str, without: Callable[..., Any], achieved: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(plugin, guard, without)
+    monkeypatch.setattr(guards, guard, without)
     report = judged(sandbox, cell(ANSWERS[name]["cell"]))
     assert report.score > honest["zeros"] if achieved == "points" else achieved in as_text(report)
 

@@ -18,6 +18,7 @@ from nbgrader.api import Gradebook
 from seminar import HALF, ROW_SUMS, copy_of, hand_in, handed_in, nbgrader, own, scores
 
 from grader import cli
+from grader.checks.collection import CheckFileError
 from grader.classroom import batch
 from grader.classroom.batch import Line, Run, changes
 from grader.classroom.course import Course, CourseError
@@ -432,7 +433,7 @@ def test_a_broken_judge_fails_and_grades_nothing(tmp_path: Path, monkeypatch: py
     root = copy_of(handed_in(), tmp_path)
 
     def broken(*_: Any, **__: Any) -> Any:
-        raise judge.CheckFileError("test_lesson_00.py: no module named nothing")
+        raise CheckFileError("test_lesson_00.py: no module named nothing")
 
     monkeypatch.setattr(judge, "judge_with_stand_ins", broken)
     lines = grade(root)

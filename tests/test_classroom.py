@@ -16,6 +16,7 @@ import pytest
 from nbgrader.api import Gradebook
 from seminar import ROW_SUMS, SCRIPT, copy_of, hand_in, handed_in, nbgrader, own, scores
 
+from grader.checks.collection import CheckFileError
 from grader.classroom import course as courses
 from grader.classroom.grading import GradingError, feedback, judge_notebook, number_for, put_verdicts
 from grader.classroom.results import Record, checks_digest, course_secret, seed_for
@@ -267,7 +268,7 @@ def test_a_broken_check_file_gives_no_grade(monkeypatch: pytest.MonkeyPatch, tmp
     broken = tmp_path / "test_broken.py"
     broken.write_text("import nothing_of_that_name\n")
     monkeypatch.setattr(judge, "check_files", lambda *_a, **_k: [broken])
-    with pytest.raises(judge.CheckFileError):
+    with pytest.raises(CheckFileError):
         judge_notebook(released(), "secret", "none", "n")
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from grader import judge as judge_module
+from grader.checks.collection import CheckFileError
 from grader.judge import given_names, judge, judge_with_stand_ins, reference
 from grader.lesson import Cell, Lesson
 from grader.report import ExerciseResult, Report
@@ -180,7 +181,7 @@ def test_a_broken_check_file_is_not_a_verdict(
     path = Path(str(tmp_path)) / "test_broken.py"
     path.write_text("import nothing_of_the_kind\n")
     monkeypatch.setattr(judge_module, "check_files", lambda lesson, hidden: [path])
-    with pytest.raises(judge_module.CheckFileError, match="nothing_of_the_kind"):
+    with pytest.raises(CheckFileError, match="nothing_of_the_kind"):
         judge(lesson_02, [reference(lesson_02)])
 
 

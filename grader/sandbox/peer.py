@@ -484,7 +484,7 @@ class Peer:
             if wire.DTYPES[name] is not before and wire.DTYPES[name].is_floating_point:
                 torch.set_default_dtype(wire.DTYPES[name])
                 stack.callback(torch.set_default_dtype, before)
-            if forbidden and self.trusted:
+            if self.trusted:
                 stack.enter_context(self.forbidding(forbidden))
             yield
 

@@ -21,7 +21,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +31,7 @@ from grader.sandbox.limits import LIMIT, Limits
 from grader.sandbox.wire import Channel, ConnectionLost, Json
 
 _WARM = (
-    "torch", "torch.nn.functional", "torch.utils._python_dispatch", "torch.nn.utils.rnn", "numpy", "jaxtyping",
+    "torch", "torch.nn.functional", "numpy.random", "torch.utils._python_dispatch", "torch.nn.utils.rnn", "numpy", "jaxtyping",
     "torch.fx.experimental.symbolic_shapes",  # imported by the first `torch.autograd.grad`
     "matplotlib.pyplot", "einops", "dataclasses", "math", "itertools", "functools", "collections", "random", "typing",
     "time", "string", "statistics", "heapq", "warnings", "contextlib", "inspect", "copy",
@@ -274,28 +274,39 @@ class _Output(io.TextIOBase):
         return text
 
 
-@contextmanager
-def _kernels_refused(operators: Sequence[str]) -> Iterator[None]:
-    """Put something that raises in the place of the operators' kernels: a mode sees only its own thread."""
-    import torch
+class _Refusals:
+    """Operators whose kernels were replaced by something that raises: a mode sees only its own thread.
 
-    from grader.submission import Forbidden
+    They stay replaced until others are asked for: the next call mostly forbids the same ones.
+    """
 
-    def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
-        raise Forbidden("the answer calls PyTorch's own operation, which this exercise asks you to write")
+    def __init__(self) -> None:
+        self.operators: tuple[str, ...] = ()
+        self._library: Any = None
 
-    library = torch.library.Library("aten", "IMPL")
-    try:
+    def set(self, operators: tuple[str, ...]) -> None:
+        """Replace the kernels of these operators, and of no others."""
+        import torch
+
+        if operators == self.operators:
+            return
+        self.operators = operators
+        if self._library is not None:
+            self._library._destroy()
+        self._library = torch.library.Library("aten", "IMPL")
         for name in operators:
             packet = getattr(torch.ops.aten, name, None)
             for overload in packet.overloads() if packet is not None else ():
                 with suppress(RuntimeError), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     full = name if overload == "default" else f"{name}.{overload}"
-                    library.impl(full, refuse, "CPU")
-        yield
-    finally:
-        library._destroy()
+                    self._library.impl(full, _refuse, "CPU")
+
+
+def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
+    from grader.submission import Forbidden
+
+    raise Forbidden("the answer calls PyTorch's own operation, which this exercise asks you to write")
 
 
 def _limit(error: BaseException) -> str:
@@ -339,6 +350,7 @@ def _play(channel: Channel) -> int:
             self.output = _Output()
             self._submission: Submission | None = None
             self._former: dict[str, Any] = {}
+            self._refusals = _Refusals()
 
         def _perform(self, operation: str, key: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
             if operation == "open":
@@ -373,8 +385,14 @@ def _play(channel: Channel) -> int:
 
         @contextmanager
         def forbidding(self, operators: Sequence[str]) -> Iterator[None]:
-            with forbid(operators), _kernels_refused(operators):
-                yield
+            outer = self._refusals.operators
+            self._refusals.set(tuple(operators))
+            try:
+                with forbid(operators) if operators else nullcontext():
+                    yield
+            finally:
+                if self._serving > 1:  # a request in the middle of another, which goes on
+                    self._refusals.set(outer)
 
         def exception_kind(self, name: str) -> type[BaseException] | None:
             return kinds.get(name) or super().exception_kind(name)

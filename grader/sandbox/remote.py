@@ -132,11 +132,14 @@ class RemoteSubmission:
         """
         peer = self._opened()
         peer.waited = 0.0
+        if name in peer.answers:
+            return peer.answers[name]
         for place, lost in self._deadly.items():
             cell = self._cells[place]
             if cell.role == "solve" and cell.name == name:
                 raise _again(lost)
-        return peer.ask("answer", 0, (name,))
+        peer.answers[name] = peer.ask("answer", 0, (name,))
+        return peer.answers[name]
 
     def uses(self, name: str) -> frozenset[str]:
         """Global names that the code of `name` uses, its own helpers' too; see `Answers.uses`."""
@@ -149,6 +152,7 @@ class RemoteSubmission:
         former = {name: value for name, value in replacements.items() if isinstance(value, _Former)}
         new = {name: value for name, value in replacements.items() if name not in former}
         self._swapped = {name: value for name, value in self._swapped.items() if name not in former}
+        peer.answers.clear()
         if former:  # also when the process dies of it: the next one starts without
             peer.ask("restore", 0, (list(former),))
         if new:
@@ -225,6 +229,8 @@ class _JudgePeer(Peer):
         self.lost: AnswerLost | None = None
         self.waited = 0.0
         """Seconds spent waiting since the last `answer`: many short calls must end, too."""
+        self.answers: dict[str, Any] = {}
+        """What was got by `answer`, by name."""
         self._owner, self._number, self._sandbox = owner, number, sandbox
         self._reason = "time"
         self._exhausted: AnswerLost | None = None

@@ -18,13 +18,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import grader.judge
 import grader.report
-from grader.checks import assertions, inputs, plugin
+from grader.checks import assertions, check, collection, inputs
 
 Fingerprint = dict[str, Any]
 
 _PLACES: tuple[Any, ...] = (
     torch, torch.Tensor, torch.nn.functional, torch.autograd, torch.nn.Module, json, builtins, pytest, ast, os, signal,
-    InteractiveShell, assertions, inputs.Draw, plugin, plugin.CheckPlugin, grader.judge, grader.report,
+    InteractiveShell, assertions, inputs.Draw, check, check.Check, collection, grader.judge, grader.report,
     grader.report.Report, grader.report.ExerciseResult, grader.report.CheckResult,
 )  # fmt: skip
 
