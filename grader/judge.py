@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import io
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,8 @@ def judge(
         checks = [check for check in collect(*check_files(lesson, hidden=hidden)) if check.exercise in wanted]
         for submission in submissions:
             outcomes = _outcomes(checks, submission, circumstances)
-            results = tuple(_exercise_result(lesson, e, outcomes.get(e.name, []), diagnose) for e in exercises)
+            told = circumstances if diagnose else None
+            results = tuple(_exercise_result(lesson, e, outcomes.get(e.name, []), told) for e in exercises)
             reports.append(Report(lesson.id, results, "", seed))
     if len(submissions) == 1:
         reports[0] = replace(reports[0], printed=printed.getvalue())
@@ -117,7 +118,7 @@ def judge_with_stand_ins(
     verdicts = {result.name: result for result in report.exercises}
     order = [exercise.name for exercise in lesson.exercises]
     for result in report.exercises:
-        if result.status not in ("failed", "error") or _reference_or_none(lesson) is None:
+        if result.status not in ("failed", "error", "missing") or _reference_or_none(lesson) is None:
             continue
         earlier = [name for name in order[: order.index(result.name)] if name in _uses(submission, result.name)]
         unknown = [name for name in earlier if name not in verdicts]
@@ -134,7 +135,7 @@ def judge_with_stand_ins(
         (better,) = again.exercises
         if better.score > result.score:
             names = " and ".join(failed)
-            note = f"Judged with the course's own {names} in place of yours, which does not pass: an error counts once."
+            note = f"Judged with the course's own {names} in place of yours, which does not pass yet: an error counts once."
             report = report.with_exercise(replace(better, note=f"{note} {better.note}".strip()))
     return report
 
@@ -172,11 +173,10 @@ def _reference_or_none(lesson: Lesson) -> Submission | None:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one check on one answer. `rerun` repeats it with another answer and gives the error, if any."""
+    """What became of one check on one answer."""
 
     check: Check
     error: BaseException | None
-    rerun: Callable[[Any], BaseException | None]
 
 
 def _outcomes(checks: Sequence[Check], submission: Answers, circumstances: Circumstances) -> dict[str, list[_Outcome]]:
@@ -189,14 +189,14 @@ def _outcomes(checks: Sequence[Check], submission: Answers, circumstances: Circu
             raise error
         if isinstance(error, AnswerLost):
             lost[check.exercise] = error
-        rerun = partial(check.rerun, beside=submission, circumstances=circumstances)
-        found.setdefault(check.exercise, []).append(_Outcome(check, error, rerun))
+        found.setdefault(check.exercise, []).append(_Outcome(check, error))
     return found
 
 
 def _exercise_result(
-    lesson: Lesson, exercise: Exercise, outcomes: Sequence[_Outcome], diagnose: bool
+    lesson: Lesson, exercise: Exercise, outcomes: Sequence[_Outcome], told: Circumstances | None
 ) -> ExerciseResult:
+    """The exercise's part of a report, with the known mistake that this is, where `told` how to find out."""
     errors = [outcome.error for outcome in outcomes]
     lost = next((error for error in errors if isinstance(error, AnswerLost)), None)
     absent = next((error for error in errors if isinstance(error, AnswerError)), None)
@@ -217,7 +217,9 @@ def _exercise_result(
         status = "error"
     else:
         status = "failed"
-    slip = _slip(lesson, exercise, outcomes) if diagnose and status in ("failed", "error") else ""
+    slip = ""
+    if told is not None and status in ("failed", "error"):
+        slip = _slip(lesson, exercise, outcomes, told)
     results = []
     for outcome in outcomes:
         error = outcome.error
@@ -260,23 +262,24 @@ def _message(error: BaseException) -> str:
     return f"the check could not use what was returned: {describe(error)}"
 
 
-def _slip(lesson: Lesson, exercise: Exercise, outcomes: Sequence[_Outcome]) -> str:
+def _slip(lesson: Lesson, exercise: Exercise, outcomes: Sequence[_Outcome], circumstances: Circumstances) -> str:
     """What the bank says of the first mutant that fails the same checks with the same outputs as this answer."""
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     passed = [outcome for outcome in outcomes if outcome.error is None]
-    for slip, answer in _mutant_answers(lesson, exercise.name):
-        if all(_alike(outcome.error, outcome.rerun(answer)) for outcome in failed) and not any(
-            outcome.rerun(answer) for outcome in passed
+    for slip, mutant in _mutants(lesson, exercise.name):
+        if all(_alike(outcome.error, outcome.check.run(mutant, circumstances)) for outcome in failed) and not any(
+            outcome.check.run(mutant, circumstances) for outcome in passed
         ):
             return slip
     return ""
 
 
 @lru_cache(maxsize=256)
-def _mutant_answers(lesson: Lesson, exercise: str) -> tuple[tuple[str, Any], ...]:
+def _mutants(lesson: Lesson, exercise: str) -> tuple[tuple[str, Submission], ...]:
+    """What the bank says of each of its mutants of an exercise, and the mutant among reference solutions."""
     base = reference(lesson).namespace
     found = ((mutant.slip, mutant.submission(lesson, base)) for mutant in mutants(lesson.id, exercise))
-    return tuple((slip, answer.namespace[exercise]) for slip, answer in found if exercise in answer.namespace)
+    return tuple((slip, mutant) for slip, mutant in found if exercise in mutant.namespace)
 
 
 def _alike(one: BaseException | None, other: BaseException | None) -> bool:

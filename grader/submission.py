@@ -107,7 +107,7 @@ class Answers(Protocol):
         """Global names that the code under `name` reads, directly or through the answer's other functions."""
 
     def swap(self, replacements: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Put other objects under these names for the answer's own calls; gives back what stood there."""
+        """Put other objects under these names for the answer's own calls; gives back what undoes it."""
 
     def forbidding(self, operators: Collection[str]) -> AbstractContextManager[None]:
         """While it is entered, a call of one of these ATen operators by the answer raises `Forbidden`."""
@@ -235,10 +235,8 @@ class Submission:
         return names_used(self.namespace, name)
 
     def swap(self, replacements: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Replace global names of the answer; returns the former objects."""
-        former = {name: self.namespace[name] for name in replacements if name in self.namespace}
-        self.namespace.update(replacements)
-        return former
+        """See `Answers.swap`."""
+        return swap_names(self.namespace, replacements)
 
     def forbidding(self, operators: Collection[str]) -> AbstractContextManager[None]:
         """See `Answers.forbidding`."""
@@ -398,9 +396,23 @@ def names_used(namespace: Mapping[str, Any], name: str) -> frozenset[str]:
     frontier = {name}
     while frontier:
         codes = [code for each in frontier for code in _codes(namespace.get(each))]
-        frontier = {used for code in codes for used in _global_names(code)} & namespace.keys() - found
-        found |= frontier
+        used = {name for code in codes for name in _global_names(code)}
+        frontier = used & namespace.keys() - found
+        found |= used
     return frozenset(found)
+
+
+class _Absent:
+    """Stands for nothing under a name, in what `swap_names` gives back."""
+
+
+def swap_names(namespace: dict[str, Any], replacements: Mapping[str, Any]) -> dict[str, Any]:
+    """Put objects under names; gives back what stood there, which undoes it when it is put in its turn."""
+    former = {name: namespace.get(name, _Absent) for name in replacements}
+    namespace.update(replacements)
+    for name in [name for name in replacements if namespace[name] is _Absent]:
+        del namespace[name]
+    return former
 
 
 def _codes(thing: Any) -> list[CodeType]:

@@ -8,7 +8,7 @@ import torch
 from grader import judge as judge_module
 from grader.checks.collection import CheckFileError
 from grader.judge import given_names, judge, judge_with_stand_ins, reference
-from grader.lesson import Cell, Lesson
+from grader.lesson import Cell, Lesson, load_lesson
 from grader.report import ExerciseResult, Report
 from grader.submission import Submission
 
@@ -120,6 +120,38 @@ def test_an_error_counts_once(lesson_02: Lesson) -> None:
     assert answer.namespace["attention"] is own, "the stand-in was left in the answer"
     only = judge_with_stand_ins(lesson_02, answer, only=["cross_attention"])
     assert only.exercise("cross_attention").passed, "judged alone, the earlier exercise was not looked at"
+
+
+@pytest.mark.parametrize("before", ["stub", "nothing"])
+def test_an_exercise_is_not_blamed_for_an_earlier_one_that_is_not_started(lesson_02: Lesson, before: str) -> None:
+    cells = [
+        Cell("code", e.stub if e.name == "attention" else e.reference, "solve", e.name)
+        for e in lesson_02.exercises
+        if before == "stub" or e.name != "attention"
+    ]
+    answer = Submission(cells, base=given_names(lesson_02))
+    report = judge_with_stand_ins(lesson_02, answer)
+    assert report.exercise("attention").status == "missing" and report.exercise("attention").score == 0
+    assert report.exercise("cross_attention").passed
+    assert "course's own attention" in report.exercise("cross_attention").note
+    assert ("attention" in answer.namespace) is (before == "stub"), "the stand-in was left in the answer"
+
+
+def test_a_slip_is_named_also_where_another_exercise_reads_what_an_answer_made() -> None:
+    """A mutant's prefill is followed by the mutant's decode_step: the learner's cache has a form of its own."""
+    lesson = load_lesson("08")
+    swapped = lesson.exercise("decode_step").reference
+    for pair in ("(counts[:, -1:], new_layers)", "seen, layers"):
+        one, other = pair.strip("()").rsplit(", ", 1)
+        swapped = swapped.replace(pair, pair.replace(f"{one}, {other}", f"{other}, {one}"))
+    swapped = swapped.replace("layers, seen = torch.zeros_like(ids[:, :1]), [None] * len(model.blocks)",
+                              "layers, seen = [None] * len(model.blocks), torch.zeros_like(ids[:, :1])")  # fmt: skip
+    wrong = lesson.exercise("prefill").reference.replace("if pad_id is not None:", "if False:")
+    cells = [Cell("code", swapped, "solve", "decode_step"), Cell("code", wrong, "solve", "prefill")]
+    (report,) = judge(lesson, [Submission(cells, base=reference(lesson).namespace)], only=["decode_step", "prefill"])
+    assert report.exercise("decode_step").passed
+    slips = [check.slip for check in report.exercise("prefill").checks if check.slip]
+    assert len(slips) == 1 and "not used" in slips[0]
 
 
 def test_an_error_of_its_own_still_counts(lesson_02: Lesson) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from grader.checks.inputs import Draw
-from grader.submission import Answers, deadline, forbid
+from grader.submission import Answers, deadline
 
 ARGUMENTS = ("student", "reference", "draw", "beside")
 """What a test may ask for: the answer under test; the reference solutions by attribute (hidden checks only: a student's kit
@@ -62,32 +62,17 @@ class Check:
 
     def run(self, answers: Answers, circumstances: Circumstances) -> BaseException | None:
         """Put the check to what `answers` holds for its exercise; what it raised, None when the answer passes."""
+        seed = zlib.crc32(f"{circumstances.seed}:{self.exercise}:{self.name}".encode())
         try:
             with deadline(circumstances.limit):
                 answer = answers.answer(self.exercise)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            return error
-        return self._put_to(answer, answers, circumstances, answers.forbidding)
-
-    def rerun(self, answer: Any, beside: Answers, circumstances: Circumstances) -> BaseException | None:
-        """Put the check to another answer in this process, in the place of that of `beside`."""
-        return self._put_to(answer, beside, circumstances, forbid)
-
-    def _put_to(
-        self, answer: Any, beside: Answers, circumstances: Circumstances,
-        forbidding: Callable[[Collection[str]], AbstractContextManager[None]],
-    ) -> BaseException | None:  # fmt: skip
-        seed = zlib.crc32(f"{circumstances.seed}:{self.exercise}:{self.name}".encode())
-        given: Mapping[str, Any] = {
-            "student": self._prepared(answer, forbidding),
-            "reference": circumstances.reference,
-            "draw": Draw(seed),
-            "beside": beside.answer,
-        }
-        torch.default_generator.manual_seed(_shown(seed))
-        try:
+            given: Mapping[str, Any] = {
+                "student": self._prepared(answer, answers.forbidding),
+                "reference": circumstances.reference,
+                "draw": Draw(seed),
+                "beside": answers.answer,
+            }
+            torch.default_generator.manual_seed(_shown(seed))
             # an answer may have left gradients switched off
             with deadline(circumstances.limit), torch.enable_grad():
                 self.test(**{name: given[name] for name in self.wants})

@@ -13,7 +13,7 @@ from typing import Any
 from grader.lesson import Exercise, exercise_index, load_course, load_lesson
 from grader.report import Report, as_html, as_text
 from grader.study.progress import CoursePicture, Progress
-from grader.submission import Missing, forbid, names_used
+from grader.submission import Missing, forbid, names_used, swap_names
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,7 @@ class _Live:
         return names_used({**self._namespace, self._name: self._thing}, name)
 
     def swap(self, replacements: Mapping[str, Any]) -> Mapping[str, Any]:
-        former = {name: self._namespace[name] for name in replacements if name in self._namespace}
-        self._namespace.update(replacements)
-        return former
+        return swap_names(self._namespace, replacements)
 
     def forbidding(self, operators: Collection[str]) -> AbstractContextManager[None]:
         return forbid(operators)
