@@ -255,6 +255,8 @@ def _message(error: BaseException) -> str:
         return "not started"
     if isinstance(error, CheckFailed | AnswerError | AnswerLost | Forbidden):
         return str(error)
+    if isinstance(error, RuntimeError) and "modified by an inplace operation" in str(error):
+        return "a tensor that a gradient needs was overwritten in place after it was used: make a new one instead"
     if locate(error) is not None:
         return f"your code raised {describe(error)}"
     if isinstance(error, AssertionError) and str(error):

@@ -41,7 +41,8 @@ class Picture:
         number = 'style="padding:0 3px;font-size:80%;font-weight:normal;text-align:center"'
         head = "<th></th>" + "".join(f"<th {number}>{j}</th>" for j in range(width))
         body = "".join(f"<tr><th {number}>{i}</th>{''.join(map(cell, row))}</tr>" for i, row in enumerate(self.wrong))
-        label = f"rows: {html.escape(self.rows)}; columns: {html.escape(self.columns)}; &times; marks what is wrong"
+        axes = f"rows: {html.escape(self.rows)}; columns: {html.escape(self.columns)}; "
+        label = f"{'' if (self.rows, self.columns) == ('row', 'column') else axes}&times; marks what is wrong"
         return f'<table style="margin:4px 0"><tr>{head}</tr>{body}</table><div style="font-size:80%">{label}</div>'
 
 
@@ -184,18 +185,14 @@ def headline(exercise: ExerciseResult) -> str:
     }[exercise.status]
 
 
-AS_ABOVE = "the same message as above"
-"""Stands for a message that an earlier check of the exercise has given word for word."""
-
-
 def _messages(checks: Sequence[CheckResult]) -> list[str]:
     """The checks' messages, with a repeated one said once."""
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     said = []
     for check in checks:
-        said.append(AS_ABOVE if check.message in seen else check.message)
+        said.append(f'the same as for "{seen[check.message]}"' if check.message in seen else check.message)
         if check.message:
-            seen.add(check.message)
+            seen.setdefault(check.message, check.title)
     return said
 
 
@@ -238,6 +235,11 @@ def _exercise_text(exercise: ExerciseResult, width: int) -> str:
 _COLOURS = {"passed": "#0072b2", "missing": "#767676"}
 
 
+_OPEN = 3
+"""So many failures of an exercise are shown in full; one cause often fails many checks, and the first says most."""
+_SHORT = 100
+
+
 def as_html(report: Report) -> str:
     """A compact table an exercise, for Jupyter and feedback pages. Everything that comes from an answer is escaped."""
     parts = [_exercise_html(exercise) for exercise in report.exercises]
@@ -260,6 +262,7 @@ def _exercise_html(exercise: ExerciseResult) -> str:
 
 def _checks_html(checks: Sequence[CheckResult]) -> str:
     rows = []
+    shown = 0
     for check, said in zip(checks, _messages(checks), strict=True):
         verdict, colour = ("ok", "#0072b2") if check.passed else ("failed", "#b34700")
         message = html.escape(said).replace("\n", "<br>")
@@ -267,6 +270,9 @@ def _checks_html(checks: Sequence[CheckResult]) -> str:
             message += f'<div style="margin-top:4px"><b>Likely slip:</b> {html.escape(check.slip)}</div>'
         if check.picture:
             message += check.picture.html()
+        shown += not check.passed
+        if shown > _OPEN and (len(said) > _SHORT or check.picture):
+            message = f"<details><summary>{html.escape(textwrap.shorten(said, _SHORT))}</summary>{message}</details>"
         rows.append(
             f'<tr><td style="text-align:left">{html.escape(check.title)}</td>'
             f'<td style="text-align:left">{check.kind}</td>'

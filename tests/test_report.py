@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import pytest
@@ -35,9 +36,19 @@ def test_the_score_is_the_passed_share_of_the_checks_points(result: ExerciseResu
 def test_a_repeated_message_is_said_once() -> None:
     report = Report("02", (exercise(False, False, False),))
     for text in (as_text(report), as_html(report)):
-        assert text.count("it moved by 0.83") == 1 and text.count("the same message as above") == 2
+        assert text.count("it moved by 0.83") == 1 and html.unescape(text).count('the same as for "') == 2
     messages = [check["message"] for check in as_data(report)["exercises"][0]["checks"]]
     assert messages == ["it moved by 0.83"] * 3, "other tools get every message in full"
+
+
+def test_after_the_first_failures_the_details_are_folded() -> None:
+    checks = tuple(
+        CheckResult(f"c{i}", f"title {i}", "values", True, False, message=f"message {i} " + 30 * "and so on ")
+        for i in range(5)
+    )
+    page = as_html(Report("02", (ExerciseResult("attention", 3.0, "failed", checks),)))
+    assert page.count("<details>") == 2 and all(page.count(f"message {i} {30 * 'and so on '}") == 1 for i in range(5))
+    assert page.index("<details>") > page.index("message 2 ")
 
 
 def test_json_holds_the_slip_in_the_message() -> None:

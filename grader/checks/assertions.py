@@ -110,7 +110,10 @@ def assert_shape(got: Any, shape: Sequence[int], what: str = "the output", case:
     """`got` is a tensor of that shape."""
     got = assert_tensor(got, what)
     if tuple(got.shape) != tuple(shape):
-        fail(f"{what} has shape {tuple(got.shape)}, expected {tuple(shape)}{_and(case)}", evidence=tuple(got.shape))
+        fail(
+            f"the shape of {what} is {tuple(got.shape)}, expected {tuple(shape)}{_and(case)}",
+            evidence=tuple(got.shape),
+        )
 
 
 def assert_dtype(got: Any, dtype: torch.dtype, what: str = "the output", case: str = "") -> None:
@@ -118,7 +121,7 @@ def assert_dtype(got: Any, dtype: torch.dtype, what: str = "the output", case: s
     got = assert_tensor(got, what)
     if got.dtype != dtype:
         names = (str(d).removeprefix("torch.") for d in (got.dtype, dtype))
-        fail("{} is {}, expected {}".format(what, *names) + _and(case), evidence=str(got.dtype))
+        fail("the dtype of {} is {}, expected {}".format(what, *names) + _and(case), evidence=str(got.dtype))
 
 
 def assert_close(
@@ -205,7 +208,7 @@ def _assert_number(got: Any, want: Any, what: str, case: str, rtol: float, atol:
     if not same:
         kind = "" if type(value) is type(want) else f" (it is {shape_of(value)})"
         fail(
-            f"{what} is {contrast(got, want)}{kind}{_and(case)}{f'; {hint}' if hint else ''}",
+            f"{what}: {contrast(got, want)}{kind}{_and(case)}{f'; {hint}' if hint else ''}",
             evidence=value if isinstance(value, int | float | str | bool) else shape_of(value),
         )
 
@@ -216,12 +219,12 @@ def _and(case: str) -> str:
 
 def _difference(got: Tensor, want: Tensor, wrong: Tensor, what: str) -> str:
     if want.numel() <= _SMALL:
-        return f"{what} is {contrast(got, want)}"
+        return f"{what}: {contrast(got, want)}"
     gap = (got.double() - want.double()).abs().nan_to_num(nan=float("inf")) * wrong
     place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)]
     at = f"[{', '.join(map(str, place))}]"
     count = f"{int(wrong.sum())} of {wrong.numel()} entries are wrong"
-    return f"{what}{at} is {contrast(got[tuple(place)].item(), want[tuple(place)].item())}; {count}"
+    return f"{what} at {at}: {contrast(got[tuple(place)].item(), want[tuple(place)].item())}; {count}"
 
 
 def picture(wrong: Tensor, axes: tuple[str, str] = ("row", "column")) -> Picture | None:
@@ -241,7 +244,7 @@ def assert_finite(got: Any, what: str = "the output", case: str = "") -> None:
     if bad.any():
         kind = "nan" if torch.isnan(got.detach()).any() else "inf"
         fail(
-            f"{what} contains {kind} ({int(bad.sum())} of {bad.numel()} entries){_and(case)}",
+            f"there is {kind} in {what} ({int(bad.sum())} of {bad.numel()} entries){_and(case)}",
             evidence=got.detach(),
             picture=picture(bad),
         )
@@ -331,8 +334,9 @@ def assert_same_gradients(
     got = gradients(student, arguments, wrt, **options)
     want = gradients(reference, arguments, wrt, **options)
     for index, g, w in zip(wrt, got, want, strict=True):
-        what = f"the gradient with respect to {names[index]} (of all outputs times random weights, added up)"
-        assert_close(g, w, what, case=case, rtol=rtol, atol=atol)
+        of = "of the sum of all outputs times random weights"
+        what = f"the gradient with respect to {names[index]}"
+        assert_close(g, w, what, case=f"{case}, {of}" if case else of, rtol=rtol, atol=atol)
 
 
 # ------------------------------------------------------------------------------------------------ purity, dtype

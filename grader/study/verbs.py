@@ -186,11 +186,9 @@ def _find(answer: Any, name: str, namespace: Mapping[str, Any]) -> Exercise | No
     import difflib
 
     near = difflib.get_close_matches(said, index, 3)
-    known = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else 'give the exercise\'s name as well: check(my_version, "attention").'
-    )
+    known = f"Did you mean {' or '.join(near)}? " if near else ""
     return Note(
-        f"There is no exercise {said!r}", f"A verb takes the function or class that an exercise asks for; {known}"
+        f"There is no exercise {said!r}",
+        f"A verb takes the function or class that an exercise asks for. {known}For an answer with a name of its own, "
+        'say which exercise it is for: check(my_version, "attention").',
     )
