@@ -38,7 +38,6 @@ print("shape:          ", tuple(x.shape))
 print("sum over dim 0: ", x.sum(dim=0).tolist())
 print("sum over dim -1:", x.sum(dim=-1).tolist())
 
-
 # %% [markdown]
 # `dim=0` runs down the columns and leaves one number a column. `dim=-1` runs along the last axis and leaves one number a
 # row. The dimension that you name is the one that disappears. Counting from the back (`-1` is the last) is the habit of
@@ -69,7 +68,6 @@ check(row_sums)
 # 1. The last axis disappears and all others stay. Which number names the last axis, whatever the shape?
 # 2. A tensor has a method `sum` that takes the dimension to be added up.
 # 3. `x.sum(dim=-1)` is the sum along the last axis; return it.
-
 
 # %% [markdown]
 # ## What `check` tells you

@@ -88,7 +88,6 @@ plt.style.use("tableau-colorblind10")
 # rows and weights multiply from the right, so that a batch of $B$ vectors is a $(B, d)$ matrix and one product serves
 # all of them.
 
-
 # %% solve="rnn_step" points=2 difficulty=1 importance=3 minutes=5
 def rnn_step(
     x: Float[Tensor, "B d_in"],
@@ -133,7 +132,6 @@ check(rnn_step)
 #
 # Not all of it has to be inside the loop. $x_t W_x + b$ depends on no state, so it can be computed for all $t$ in one
 # product before the loop starts. The product $h_{t-1} W_h$ and the $\tanh$ cannot. Do it either way.
-
 
 # %% solve="rnn_scan" points=4 difficulty=2 importance=4 minutes=15
 def rnn_scan(
@@ -214,11 +212,7 @@ ax.loglog(batch_sizes, batch_ms, "o-", label="measured")
 ax.loglog(batch_sizes, [batch_ms[0] * B for B in batch_sizes], "k:", label="if sequences took turns")
 ax.set_xticks(batch_sizes, [str(B) for B in batch_sizes])
 ax.minorticks_off()
-ax.set(
-    xlabel="batch size B (sequences)",
-    ylabel="time for 64 steps (ms)",
-    title="Do 64 sequences take 64 times as long as one?",
-)
+ax.set(xlabel="batch size B (sequences)", ylabel="time for 64 steps (ms)", title="Do 64 sequences take 64 times as long as one?")
 ax.legend()
 plt.show()
 
@@ -263,7 +257,6 @@ plt.show()
 #
 # And a fifth in "move": two sums in a different order differ in the last bit. A move counts when it is larger than
 # rounding. A common line for that is the square root of the machine epsilon, about $1.5 \cdot 10^{-8}$ in float64.
-
 
 # %% solve="dependency_matrix" points=6 difficulty=3 importance=5 minutes=20
 def dependency_matrix(f: Callable[[Tensor], Tensor], x: Float[Tensor, "T d"]) -> Bool[Tensor, "T T"]:
@@ -336,7 +329,6 @@ def attention_layer(x: Tensor, causal: bool = False) -> Tensor:
 def conv_layer(x: Tensor) -> Tensor:
     return F.conv1d(x.T[None], kernel, padding=1)[0].T
 
-
 # %% demo
 def draw_tables(tables: dict[str, Tensor], question: str) -> None:
     fig, axes = plt.subplots(1, len(tables), figsize=(2.7 * len(tables), 3.6), layout="constrained")
@@ -359,9 +351,7 @@ layers = {
     "causal attention": lambda x: attention_layer(x, causal=True),
     "3-wide convolution": conv_layer,
 }
-draw_tables(
-    {name: dependency_matrix(layer, x) for name, layer in layers.items()}, "Which output depends on which input?"
-)
+draw_tables({name: dependency_matrix(layer, x) for name, layer in layers.items()}, "Which output depends on which input?")
 
 # %% [markdown] claims="000.2.1-d 002.s1-a 002.s1-e 002.s1-f"
 # The four pictures show, left to right, a lower triangle, a full square, the same lower triangle again, and a band.
@@ -391,7 +381,6 @@ draw_tables(
 # 2017, Table 1, we count a matrix product as one operation.) So the longest chain of dependent steps is $T$ for the
 # RNN and 1 for the other two. This is what "parallel by nature" means: within one layer, no position waits for the
 # *output* of another. Layers still wait for each other: $L$ layers of attention are $L$ steps.
-
 
 # %% solve="sequential_steps" points=2 difficulty=1 importance=5 minutes=5
 def sequential_steps(kind: str, T: int) -> int:
@@ -443,7 +432,6 @@ check(sequential_steps)
 #
 # With $T = 1$ there is nothing to cross: 0 hops, for every kind.
 
-
 # %% solve="path_length" points=3 difficulty=2 importance=4 minutes=10
 def path_length(kind: str, T: int, k: int = 3) -> int:
     """Hops that information needs between the two farthest of T positions, T - 1 places apart.
@@ -490,7 +478,6 @@ check(path_length)
 # - **b.** 4, because each layer adds 2 to the window.
 # - **c.** 7, because each layer adds 1 on either side.
 
-
 # %% demo
 def stacked(layer: Callable[[Tensor], Tensor], depth: int) -> Callable[[Tensor], Tensor]:
     def stack(x: Tensor) -> Tensor:
@@ -504,7 +491,6 @@ def stacked(layer: Callable[[Tensor], Tensor], depth: int) -> Callable[[Tensor],
 depths = (1, 2, 4, 7)
 tables = {f"{n} layer{'s' * (n > 1)}": dependency_matrix(stacked(conv_layer, n), x) for n in depths}
 draw_tables(tables, "How many 3-wide convolutions until everything is connected?")
-
 
 # %% demo
 def hops_to_connect(one_hop: Tensor, wanted: Tensor) -> int:
@@ -526,9 +512,7 @@ for kind, layer, wanted in [
     ("conv", conv_layer, everything),
 ]:
     hops = hops_to_connect(dependency_matrix(layer, x), wanted)
-    print(
-        f"{kind:9s} T={T}: {hops} hops found, path_length says {path_length(kind, T)}, steps {sequential_steps(kind, T)}"
-    )
+    print(f"{kind:9s} T={T}: {hops} hops found, path_length says {path_length(kind, T)}, steps {sequential_steps(kind, T)}")
 
 # %% [markdown] claims="000.2.1-d 002.s1-e"
 # The band widens by one on either side with each layer, and the corners, positions 0 and 7, fill last, with the
@@ -552,7 +536,6 @@ for kind, layer, wanted in [
 # - **b.** The recurrent curves fall with distance, attention's does not.
 # - **c.** It depends on the weights: among recurrent layers some forget at once and some keep; attention is flat, but
 #   low.
-
 
 # %% demo
 def influence(f: Callable[[Tensor], Tensor], x: Tensor, s: int, size: float = 1e-4) -> float:
@@ -590,10 +573,7 @@ distances = [0, 1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 63]
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, layer), style in zip(remembering.items(), ["o-", "s-", "^-", "D-"]):
     ax.semilogy(distances, [influence(layer, long_x, 63 - n) for n in distances], style, markersize=4, label=name)
-ax.set(
-    xlabel="distance from the last position (positions)",
-    ylabel="movement of the last output\nper unit of movement of the input",
-)
+ax.set(xlabel="distance from the last position (positions)", ylabel="movement of the last output\nper unit of movement of the input")
 ax.set_title("How much of an input is left after some distance?")
 ax.set_ylim(bottom=1e-13)  # below this there is only rounding
 ax.legend()
@@ -601,9 +581,7 @@ plt.show()
 for length in (16, 64, 256):
     padded = torch.randn(length, d, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     share = sum(influence(attention_layer, padded, s) for s in range(0, length - 1, 5)) / len(range(0, length - 1, 5))
-    print(
-        f"attention over {length:3d} positions: one of them moves the last output by {share:.4f} per unit, on average"
-    )
+    print(f"attention over {length:3d} positions: one of them moves the last output by {share:.4f} per unit, on average")
 
 # %% [markdown] claims="000.2.1-f 002.s1-d"
 # The plot shows, on a logarithmic axis, what is left of an input after some distance. **a** reads "depends" as
@@ -632,7 +610,6 @@ for length in (16, 64, 256):
 # $$\underbrace{2 B T d^2}_{\text{input maps } x_t W_x} + \underbrace{2 B T d^2}_{\text{recurrence } h_{t-1} W_h} = 4 B T d^2$$
 #
 # The first summand can be done for all positions at once, the second cannot; the count is the same.
-
 
 # %% solve="rnn_flops" points=2 difficulty=1 importance=3 minutes=5
 def rnn_flops(B: int, T: int, d: int) -> int:
@@ -676,7 +653,6 @@ check(rnn_flops)
 # So "an RNN is $O(T)$, a Transformer is $O(T^2)$" leaves out the widths, and with them the answer. An attention layer
 # of this kind takes *more* FLOPs than an RNN layer of the same width at *every* length: $8 > 4$ already. And at
 # lengths well below the width its cost is the projections, which are linear in $T$.
-
 
 # %% solve="attention_flops" points=4 difficulty=2 importance=5 minutes=10
 def attention_flops(B: int, T: int, d_model: int, H: int, causal: bool = False) -> int:
@@ -725,7 +701,6 @@ check(attention_flops)
 # By hand, with the sizes of the base model of Vaswani et al. 2017, $d = 512$ and $d_{\mathrm{ff}} = 2048$:
 # $T^* = 1024$ against the projections and $3072$ against all linear maps. Below that length, the "quadratic" layer
 # spends most of its arithmetic on something linear in $T$.
-
 
 # %% solve="crossover_length" points=2 difficulty=2 importance=4 minutes=5
 def crossover_length(d_model: int, d_ff: int | None = None) -> int:
@@ -781,7 +756,6 @@ class Attention(nn.Module):
             heads = scores.softmax(dim=-1) @ v
         return self.out(heads.transpose(1, 2).reshape(B, T, d))
 
-
 # %% demo
 count_x, count_W = torch.randn(3, 20, 24), torch.randn(24, 24)
 with FlopCounterMode(display=False) as counted:
@@ -790,9 +764,7 @@ print(f"RNN:       counted {counted.get_total_flops()}, rnn_flops {rnn_flops(3, 
 with FlopCounterMode(display=False) as counted:
     Attention(24, n_heads=4, fused=False)(count_x)
 print(f"attention: counted {counted.get_total_flops()}, attention_flops {attention_flops(3, 20, 24, H=4)}")
-print(
-    f"base model of 2017: T* = {crossover_length(512)} (projections), {crossover_length(512, 2048)} (all linear maps)"
-)
+print(f"base model of 2017: T* = {crossover_length(512)} (projections), {crossover_length(512, 2048)} (all linear maps)")
 
 # %% [markdown] claims="002.s1-h 000.2.1-n"
 # ## Experiment: wall time
@@ -806,7 +778,6 @@ print(
 # - **a.** Attention at every length: 1 step against $T$.
 # - **b.** The RNN at every length: it has the fewest FLOPs.
 # - **c.** Attention at short lengths, a recurrent layer at long ones.
-
 
 # %% demo
 def layers_of_width(d: int) -> dict[str, nn.Module]:
@@ -829,7 +800,6 @@ def forward_and_training_time(layer: nn.Module, x: Tensor) -> tuple[float, float
     with torch.no_grad():
         forward = best_time(lambda: layer(x))
     return forward, best_time(forward_backward)
-
 
 # %% demo
 widths, lengths = [64, 256], [16, 64, 256, 1024]
@@ -860,9 +830,7 @@ for column, d_now in enumerate(widths):
     for name, style in zip(layers_of_width(d_now), ["o-", "s-", "^--", "D-"]):
         ms = [1e3 * seconds[name, d_now, T_now][1] for T_now in lengths]
         axes[0, column].loglog(lengths, ms, style, markersize=5, label=name)
-        mflop = [
-            3e-6 * layer_flops(name, d_now, T_now) for T_now in lengths
-        ]  # a backward pass counts about two forward ones
+        mflop = [3e-6 * layer_flops(name, d_now, T_now) for T_now in lengths]  # a backward pass counts about two forward ones
         if name != "attention, fused":  # as many FLOPs as the naive one
             axes[1, column].loglog(lengths, mflop, style, markersize=5, label=name)
     axes[0, column].set_title(f"width d = {d_now}: measured")
@@ -875,7 +843,6 @@ axes[0, 0].legend()
 fig.suptitle("Does the layer with the fewest FLOPs finish first?")
 plt.show()
 
-
 # %% demo
 def first_length_slower(name: str, other: str, d: int) -> str:
     """The first measured length at which `name` takes longer than `other` to train on."""
@@ -887,15 +854,11 @@ def first_length_slower(name: str, other: str, d: int) -> str:
 
 for d_now in widths:
     for recurrent in ("RNN", "LSTM"):
-        ratios = [
-            seconds[recurrent, d_now, T_now][1] / seconds["attention, fused", d_now, T_now][1] for T_now in lengths
-        ]
+        ratios = [seconds[recurrent, d_now, T_now][1] / seconds["attention, fused", d_now, T_now][1] for T_now in lengths]
         numbers = ", ".join(f"{ratio:.1f} at T={T_now}" for ratio, T_now in zip(ratios, lengths))
         print(f"d={d_now:3d}: time of {recurrent} / fused attention: {numbers}")
         print(f"       fused attention is slower {first_length_slower('attention, fused', recurrent, d_now)}")
-    print(
-        f"       by FLOPs attention passes the LSTM at T = {crossover_length(d_now)}, and is above the RNN at every T"
-    )
+    print(f"       by FLOPs attention passes the LSTM at T = {crossover_length(d_now)}, and is above the RNN at every T")
 
 # %% [markdown] claims="002.s1-h 000.2.1-n"
 # The upper plots show measured time, the lower ones the FLOPs of the same layers; the printed lines say where the
@@ -956,22 +919,12 @@ for (part, ms), style in zip(part_ms.items(), ["o-", "s-", "D-"]):
 ax.axvline(crossover_length(d_now), color="black", linestyle=":", label="as many FLOPs, T = 2d")
 ax.set_xticks(square_lengths, [str(T_now) for T_now in square_lengths])
 ax.minorticks_off()
-ax.set(
-    xlabel="length T (positions)",
-    ylabel="forward time (ms)",
-    title="From which length on does the square take more time? (d = 128)",
-)
+ax.set(xlabel="length T (positions)", ylabel="forward time (ms)", title="From which length on does the square take more time? (d = 128)")
 ax.legend()
 plt.show()
 for part in ("T x T part, naive", "T x T part, fused"):
-    over = [
-        T_now
-        for T_now, square, linear in zip(square_lengths, part_ms[part], part_ms["four projections"])
-        if square > linear
-    ]
-    print(
-        f"{part}: slower than the projections at T = {over or 'none of these'}; by FLOPs from {crossover_length(d_now)} on"
-    )
+    over = [T_now for T_now, square, linear in zip(square_lengths, part_ms[part], part_ms["four projections"]) if square > linear]
+    print(f"{part}: slower than the projections at T = {over or 'none of these'}; by FLOPs from {crossover_length(d_now)} on")
 
 # %% [markdown] claims="001.s6-c 001.s6-d"
 # The plot shows the two parts of an attention layer, timed apart; to the right of the dotted line the square has more
@@ -984,7 +937,6 @@ for part in ("T x T part, naive", "T x T part, fused"):
 # kernel.
 #
 # Time is noisy, memory is not. The next cell counts the bytes that each version keeps for the backward pass.
-
 
 # %% demo
 def bytes_kept(f: Callable[..., Tensor], *inputs: Tensor) -> int:
@@ -1053,7 +1005,6 @@ print(f"predicting the same 16, now that they are known, took {calls} call; the 
 # than yours. Run the cell, look at the picture, and find what is wrong. Then mend `hoisted_scan` and run
 # `check(hoisted_scan, "rnn_scan")` in a cell of your own.
 
-
 # %% demo
 def hoisted_scan(x, h0, Wx, Wh, b):
     """The input maps of all positions in one product, then the loop over the states."""
@@ -1071,9 +1022,7 @@ def scanned_by(scan: Callable) -> Callable[[Tensor], Tensor]:
 
 
 tables = {"your rnn_scan": rnn_scan, "hoisted_scan": hoisted_scan}
-draw_tables(
-    {name: dependency_matrix(scanned_by(scan), x) for name, scan in tables.items()}, "Who still knows the past?"
-)
+draw_tables({name: dependency_matrix(scanned_by(scan), x) for name, scan in tables.items()}, "Who still knows the past?")
 
 # %% [markdown]
 # The left table is a triangle, the right one only a diagonal: no output of `hoisted_scan` depends on an earlier

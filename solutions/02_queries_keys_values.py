@@ -109,7 +109,6 @@ torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs mo
 # `nn.Linear(d_model, d_k)` stores its weight as (outputs, inputs) and computes `x @ weight.T + bias`. It has a
 # bias unless you say `bias=False`; what the bias does here comes up after the fourth exercise.
 
-
 # %% solve="qkv_projection" points=2 difficulty=1 importance=5 minutes=5
 def qkv_projection(
     x: Float[Tensor, "... T d_model"],
@@ -165,7 +164,6 @@ check(qkv_projection)
 # The maximum must be the one of the *same slice*. Take the two rows $(0, 1)$ and $(1000, 1001)$, and subtract the
 # overall maximum 1001: the first row becomes $(-1001, -1000)$, both exponentials are 0, and 0/0 is back.
 
-
 # %% solve="softmax" points=4 difficulty=2 importance=5 minutes=10
 def softmax(x: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
     """Turn the numbers along one dimension into positive weights that sum to 1.
@@ -210,7 +208,6 @@ check(softmax)
 #
 # Slow code that is obviously right is worth having. It is the specification that the fast version is compared
 # with.
-
 
 # %% solve="attention_loop" points=4 difficulty=2 importance=4 minutes=15
 def attention_loop(
@@ -263,7 +260,6 @@ check(attention_loop)
 #
 # A batch adds an axis in front, several heads add another: $(B, H, T, d_k)$. `@` multiplies the last two axes and
 # repeats this for all leading ones, so one formula serves them all, as long as you count axes from the back.
-
 
 # %% solve="attention" points=6 difficulty=2 importance=5 minutes=10
 def attention(
@@ -345,7 +341,8 @@ print(f"60 positions: largest difference {difference:.1e}, the loops took {ratio
 # %% demo
 generator = torch.Generator().manual_seed(1)
 q, k, v = (
-    torch.randn(rows, width, generator=generator, dtype=torch.float64) for rows, width in ((5, 7), (11, 7), (11, 13))
+    torch.randn(rows, width, generator=generator, dtype=torch.float64)
+    for rows, width in ((5, 7), (11, 7), (11, 13))
 )
 output = attention(q, k, v)
 order = torch.randperm(11, generator=generator)
@@ -386,7 +383,6 @@ print("5. a bias added to every value, gap       ", largest(shifted - value_bias
 # By hand: $x$ is the single row $(1, 0)$, the memory has the rows $(1, 0)$ and $(0, 1)$, all three matrices are
 # the identity. Scores: $(1, 0)$. Weights: $(e, 1)/(e + 1) = (0.73, 0.27)$. Output:
 # $0.73\,(1, 0) + 0.27\,(0, 1) = (0.73, 0.27)$, one row, although the memory has two.
-
 
 # %% solve="cross_attention" points=4 difficulty=2 importance=4 minutes=5
 def cross_attention(
@@ -452,7 +448,6 @@ check(cross_attention)
 # hand for *dogs chase cats*: the differences off the diagonal are $2, 2, -2$ and their negatives, so
 # $\lVert S - S^\top\rVert_F^2 = 6\cdot 4 = 24$; $\lVert S \rVert_F^2 = 1+4+9+0+1+1+1+9+16 = 42$; and
 # $\sqrt{24/42} = 0.76$.
-
 
 # %% solve="score_asymmetry" points=3 difficulty=2 importance=3 minutes=10
 def score_asymmetry(
@@ -544,15 +539,8 @@ for ax, (name, Wk) in zip(axes, choices):
     weights = attention(q, k, eye)  # values = identity: the output is the weights
     image = ax.imshow(weights, cmap="viridis", vmin=0, vmax=1)
     for i, j in (weights > 0.2).nonzero().tolist():
-        ax.text(
-            j,
-            i,
-            f"{weights[i, j]:.2f}",
-            ha="center",
-            va="center",
-            fontsize=8,
-            color="black" if weights[i, j] > 0.6 else "white",
-        )
+        ax.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", fontsize=8,
+                color="black" if weights[i, j] > 0.6 else "white")
     ax.set_title(f"{name}\nasymmetry {score_asymmetry(one_hot, W_first, Wk):.2f}", fontsize=11)
     ax.set_xticks(range(len(sentence)), sentence, rotation=60, ha="right", rotation_mode="anchor")
     ax.set_yticks(range(len(sentence)), sentence)
@@ -649,7 +637,6 @@ def train(x, Wq, Wk, steps=100):
         optimizer.step()
         losses.append(loss.item())
     return losses, weights.detach()
-
 
 # %% demo
 generator = torch.Generator().manual_seed(3)

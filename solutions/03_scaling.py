@@ -91,7 +91,6 @@ def entropy(weights: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
 # spread. It takes its random numbers from a `torch.Generator`, an explicit source of randomness: the same seed gives
 # the same numbers, whatever the rest of the program draws.
 
-
 # %% solve="dot_product_variance" points=2 difficulty=1 importance=3 minutes=5
 def dot_product_variance(d_k: int, n: int, generator: torch.Generator) -> float:
     """Sample variance of n dot products of random vectors of width d_k.
@@ -188,7 +187,6 @@ print("measured variance / d_k:", ", ".join(f"{v / w:.3f}" for v, w in zip(varia
 # A constant like -1e9 in step 1 does not fit into float16, whose largest number is 65504; PyTorch refuses it with an
 # error.
 
-
 # %% solve="scaled_dot_product_attention" points=6 difficulty=3 importance=5 minutes=20
 def scaled_dot_product_attention(
     q: Float[Tensor, "... T_q d_k"],
@@ -279,7 +277,6 @@ print("float16, masked:   ", scaled_dot_product_attention(q.half(), k.half(), id
 # no score, raised a little, moves any weight, and nothing passes back to $q$ and $k$ of this row, however wrong the
 # choice was.
 
-
 # %% solve="softmax_jacobian" points=3 difficulty=2 importance=4 minutes=10
 def softmax_jacobian(p: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
     """The Jacobian of the softmax, from its output.
@@ -328,9 +325,7 @@ for c in factors:
 fig, ax = plt.subplots(figsize=(6.4, 3.8))
 ax.plot(factors, of_scores, label="d scores / d query")
 ax.plot(factors, of_weights, "--", label="d weights / d scores (softmax)")
-ax.set(
-    xscale="log", yscale="log", ylim=(1e-8, 1e2), xlabel="length of the query, relative to the first draw (factor $c$)"
-)
+ax.set(xscale="log", yscale="log", ylim=(1e-8, 1e2), xlabel="length of the query, relative to the first draw (factor $c$)")
 ax.set(ylabel="Frobenius norm of the derivative", title="Which one stops passing gradients?")
 ax.legend(loc="lower left")
 plt.show()
@@ -361,7 +356,6 @@ print(f"all scores raised by 1000: the softmax Jacobian changes by at most {shif
 # $e^H$ reads as the number of keys that a query effectively uses: 4, 2 and 1 in these rows. The function `entropy` is
 # given, at the top of the lesson. Sweep the width and compare the three scalings on the same random scores, so that
 # nothing but the scaling differs.
-
 
 # %% solve="saturation_sweep" points=4 difficulty=2 importance=3 minutes=15
 def saturation_sweep(dims: list[int], n_keys: int, generator: torch.Generator) -> dict[str, list[float]]:
@@ -498,7 +492,6 @@ plt.show()
 # almost one-hot). RMSNorm without a gain is $\sqrt{d_k}\;q/\lVert q\rVert$, so its score is
 # $\sqrt{d_k}\sqrt{d_k}\cos/\sqrt{d_k} = \sqrt{d_k}\cos$: the formula above with $\tau = 1/\sqrt{d_k}$.
 
-
 # %% solve="qk_norm_attention" points=4 difficulty=2 importance=3 minutes=10
 def qk_norm_attention(
     q: Float[Tensor, "... T_q d_k"],
@@ -581,7 +574,6 @@ plt.show()
 # Symbols are fixed random vectors, so the queries and keys start with unit variance, and only $W_q$, $W_k$ and the
 # table of values are trained, with plain gradient descent and $d_k = 256$.
 
-
 # %% demo
 def train(scale, init=1.0, lr=0.3, d_k=256, steps=200, seed=0):
     """Learn to look up labels. Returns the losses, and all symbols' (queries, keys) before and after."""
@@ -603,7 +595,6 @@ def train(scale, init=1.0, lr=0.3, d_k=256, steps=200, seed=0):
         optimizer.step()
         losses.append(loss.item())
     return torch.tensor(losses), start, ((symbols @ Wq).detach(), (symbols @ Wk).detach())
-
 
 # %% [markdown] claims="000.2.3-k 002.s8-k"
 # ### Experiment: can it be trained without the scaling?
@@ -718,7 +709,6 @@ plt.show()
 # **Bug hunt.** The function below computes attention weights of random queries. Its output has the right shape,
 # hidden keys get nothing, empty rows are zeros. Yet the entropy table says that something is off. Find it, mend it in
 # this cell, and run the last line without its `#`.
-
 
 # %% demo
 def hurried_attention(q, k, v, mask=None, scale=None):

@@ -118,7 +118,6 @@ print("merged:", tuple(out.shape), "  the right shape, made of", q.shape[2], "po
 # Hence a rule for the whole course: **a head count that does not divide is an error, raised at once, that names both
 # numbers.**
 
-
 # %% solve="split_heads" points=3 difficulty=2 importance=5 minutes=10
 def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, "B H T d_k"]:
     """Cut the features of every position into heads and put the heads before the positions.
@@ -169,7 +168,6 @@ try:
 except RuntimeError as error:
     print("view:   ", str(error).split(".")[0])
 print("reshape:", swapped.reshape(1, 3, 8)[0, 0].tolist(), "= head 0, then head 1, of position 0")
-
 
 # %% solve="merge_heads" points=2 difficulty=2 importance=5 minutes=5
 def merge_heads(x: Float[Tensor, "B H T d_k"]) -> Float[Tensor, "B T d_model"]:
@@ -226,7 +224,6 @@ check(merge_heads)
 #
 # **Self or cross.** Queries always come from `x`. Keys and values come from `memory` if there is one, otherwise from
 # `x` too.
-
 
 # %% solve="multi_head_attention" points=6 difficulty=3 importance=5 minutes=20
 def multi_head_attention(
@@ -306,7 +303,6 @@ for label, matrices in (("random columns", (Wq, Wk)), ("head 1 copied from head 
 # Two things to mind. The constructor is the place for the `ValueError`: a wrong size should fail when the model is
 # built, not an hour later. And the order of the arguments differs from the function above: `forward(x, memory, mask)`.
 # Pass both by name.
-
 
 # %% solve="MultiHeadAttention" points=6 difficulty=3 importance=5 minutes=20
 class MultiHeadAttention(nn.Module):
@@ -428,7 +424,6 @@ print(f"the same with our mask handed over as it is:  {(one - wrong).abs().max()
 # | Llama 3.1 8B (2024) | 4096 | 32 | 128 | 8 |
 # | Llama 3.1 405B (2024) | 16384 | 128 | 128 | 8 |
 
-
 # %% solve="attention_parameter_count" points=3 difficulty=2 importance=4 minutes=10
 def attention_parameter_count(d_model: int, n_heads: int, n_kv_heads: int | None = None, bias: bool = False) -> int:
     """The number of learned numbers in one attention layer.
@@ -505,12 +500,7 @@ fig, ax = plt.subplots(figsize=(6.4, 3.8))
 steps = {"written out": attention, "fused (F.scaled_dot_product_attention)": F.scaled_dot_product_attention}
 for (label, function), style in zip(steps.items(), ("o-", "s--")):
     ax.plot(counts, [milliseconds(function, *[split_heads(x, H)] * 3) for H in counts], style, label=label)
-ax.set(
-    xscale="log",
-    yscale="log",
-    xlabel="number of heads $H$ ($d_{model}$ = 256 fixed)",
-    ylabel="time of one attention step (ms)",
-)
+ax.set(xscale="log", yscale="log", xlabel="number of heads $H$ ($d_{model}$ = 256 fixed)", ylabel="time of one attention step (ms)")
 ax.set_xticks(counts, counts)
 ax.set_title("Do more heads take more time at equal parameters?")
 ax.legend()
@@ -538,7 +528,6 @@ plt.show()
 # By hand, with $W_o = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$ and the two heads from the start of the lesson:
 # position 0 had $(0.73, 0.50)$, so its output is $0.73\,(1, 2) + 0.50\,(3, 4)$. Without head 0 it is
 # $0.50\,(3, 4) = (1.5, 2)$.
-
 
 # %% solve="ablate_head" points=4 difficulty=2 importance=4 minutes=10
 def ablate_head(
@@ -619,7 +608,6 @@ def train(n_heads, seed, steps=250):
         F.cross_entropy(logits.flatten(0, 2), answers(ids).flatten()).backward()
         optimizer.step()
     return [w.detach() for w in weights]
-
 
 # %% [markdown]
 # Three models, trained alike; only the seed of the random start and of the data differs. Then every head of every
@@ -740,7 +728,6 @@ plt.show()
 # **Bug hunt.** The function below passes every test of shapes. With a causal mask, position 0 may depend on itself
 # alone. The last line changes one position after the other and measures how far the output at position 0 moves.
 # Find the line, mend it in this cell, and run the check without its `#`.
-
 
 # %% demo
 def hurried_attention(x, Wq, Wk, Wv, Wo, n_heads, mask=None, memory=None):

@@ -77,7 +77,6 @@ torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs mo
 # We keep the booleans as long as possible. They combine with `&`, they cannot overflow, and they say what
 # they mean.
 
-
 # %% [markdown] claims="000.2.5-a 000.2.5-b 000.2.6-ad 001.s5-a 002.s7-r 002.s6-d"
 # ## The causal mask
 #
@@ -135,7 +134,6 @@ check(causal_mask)
 # 2. A triangle of booleans: either compare a row of key numbers with a column of query positions, or start from all True and keep a lower triangle. The triangle must move to the right by the number of keys that come before the first query.
 # 3. `torch.ones(T_q, T_k, dtype=torch.bool).tril(diagonal)` keeps the entries with `j - i <= diagonal`; find the `diagonal` for which the last row is complete.
 
-
 # %% [markdown] claims="000.2.5-e"
 # ## The padding mask
 #
@@ -177,7 +175,6 @@ check(padding_mask)
 # 1. Ask of each id only whether it is the pad id. Nothing else in the row matters, and no direction is involved.
 # 2. A comparison with `pad_id` gives a boolean tensor `(B, T)`. Then insert two axes of length 1 between the batch and the keys.
 # 3. `(ids != pad_id)` followed by an index such as `[:, None, None, :]`.
-
 
 # %% [markdown] claims="000.2.5-f 000.2.5-g 001.s8-b"
 # ## The document mask
@@ -239,7 +236,6 @@ check(document_mask)
 # 1. Two conditions must hold at once. One compares two positions' documents, the other two positions' order.
 # 2. Compare every position with every other by giving `segment_ids` an extra axis at two different places; combine the result with a causal mask by `&`.
 # 3. `segment_ids[:, :, None] == segment_ids[:, None, :]` has the shape `(B, T, T)`; `& causal_mask(T)` adds the order (and broadcasts over the batch).
-
 
 # %% [markdown]
 # ## Causal and padding together
@@ -330,7 +326,6 @@ plt.show()
 # - (c) The two conditions are harmless alone and empty a row together: the pads are first in line, so nothing
 #   real lies behind them.
 
-
 # %% [markdown] claims="001.s5-d 001.s5-e 001.s5-f 002.s7-h"
 # ## Attention that survives an empty row
 #
@@ -397,7 +392,6 @@ check(safe_attention)
 # 2. `mask.any(dim=-1, keepdim=True)` says which rows see something. Fill `-inf` only at hidden places *of such rows*, take the softmax, then overwrite the weights of the other rows with 0 by `masked_fill`: it passes no gradient to what it overwrites.
 # 3. With `sees = mask.any(dim=-1, keepdim=True)`: `scores.masked_fill(~mask & sees, -math.inf).softmax(dim=-1)`, then `.masked_fill(~sees, 0.0)`, then `@ v`.
 
-
 # %% [markdown] claims="002.s7-h 001.s5-d"
 # ## Experiment: three fills on an empty row, in two precisions
 #
@@ -421,7 +415,6 @@ def row_of_weights(fill, dtype):
     except RuntimeError as error:
         print(f"{dtype}, {fill}: {error}")
 
-
 # %% demo
 fills = ["-1e9", "finfo.min", "-inf", "safe_attention"]
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True, layout="constrained")
@@ -431,9 +424,7 @@ for ax, dtype in zip(axes, (torch.float32, torch.float16)):
     ax.imshow(numbers, cmap=plt.get_cmap("cividis").with_extremes(bad="lightgray"), vmin=0, vmax=0.5, aspect="auto")
     for i, row in enumerate(rows):
         for j in range(4):
-            text, color = (
-                ("raises", "black") if row is None else (f"{row[j].item():.2g}", "black" if row[j].isnan() else "white")
-            )
+            text, color = ("raises", "black") if row is None else (f"{row[j].item():.2g}", "black" if row[j].isnan() else "white")
             ax.text(j, i, text, ha="center", va="center", color=color)
     ax.set(title=str(dtype), xlabel="key (position), all hidden", xticks=range(4), yticks=range(4), yticklabels=fills)
 axes[0].set_ylabel("what fills the hidden scores")
@@ -500,10 +491,8 @@ for name, row in rows.items():
 generator = torch.Generator().manual_seed(0)
 first, second = (torch.randn(n, 6, generator=generator, dtype=torch.float64) for n in (4, 3))
 
-
 def attend(x, mask):  # self-attention with x as its own queries, keys and values
     return safe_attention(x, x, x, mask)
-
 
 separate = torch.cat([attend(first, causal_mask(4)), attend(second, causal_mask(3))])
 packed = torch.cat([first, second])
@@ -537,7 +526,6 @@ for name, mask in {
 generator = torch.Generator().manual_seed(1)
 source, target = (torch.randn(T, 6, generator=generator) for T in (4, 5))
 
-
 def moved(queries, memory, mask, position):
     """Which outputs change when the token of `memory` at this position is replaced?"""
     other = memory.clone()
@@ -546,11 +534,7 @@ def moved(queries, memory, mask, position):
     change = safe_attention(asks, other, other, mask) - safe_attention(queries, memory, memory, mask)
     return change.abs().amax(dim=-1) > 1e-6
 
-
-print(
-    "encoder, last token changed:       outputs that move",
-    moved(target, target, torch.ones(5, 5, dtype=torch.bool), 4).tolist(),
-)
+print("encoder, last token changed:       outputs that move", moved(target, target, torch.ones(5, 5, dtype=torch.bool), 4).tolist())
 print("decoder, last token changed:       outputs that move", moved(target, target, causal_mask(5), 4).tolist())
 print("decoder, first token changed:      outputs that move", moved(target, target, causal_mask(5), 0).tolist())
 print("cross-attention, last source token:", moved(target, source, torch.ones(1, 4, dtype=torch.bool), 3).tolist())
@@ -569,7 +553,6 @@ print("cross-attention, last source token:", moved(target, source, torch.ones(1,
 # masked objective were best after multitask fine-tuning. The wide use of decoders for generation has several
 # causes at once: the objective, the data, the training after pretraining, and the engineering (one stack for
 # prompt and answer, and a cache that stays valid, lesson 08).
-
 
 # %% [markdown] claims="001.s5-c 002.s7-g"
 # ## Two libraries, two meanings of True
@@ -609,7 +592,6 @@ check(to_torch_mha_mask)
 # 1. "May see" and "is hidden" are opposites. Nothing moves; each entry changes its meaning.
 # 2. Logical not, entry by entry, into a new tensor. Stay with booleans: a float tensor would be *added* to the scores.
 # 3. The operator is `~`; methods whose name ends in an underscore would overwrite the caller's mask.
-
 
 # %% [markdown]
 # The way back is needed when you read somebody's code that was written for `nn.MultiheadAttention` and want to
@@ -652,12 +634,7 @@ with torch.no_grad():
     _, converted = module(x, x, x, attn_mask=to_torch_mha_mask(mask))
 print("mask (course):                           ", mask.int().tolist())
 print("sdpa sees:                               ", (sdpa > 0).int().tolist())
-print(
-    "nn.MultiheadAttention, mask as it is:    ",
-    (inverted[0] > 0).int().tolist(),
-    " row sums",
-    inverted[0].sum(-1).tolist(),
-)
+print("nn.MultiheadAttention, mask as it is:    ", (inverted[0] > 0).int().tolist(), " row sums", inverted[0].sum(-1).tolist())
 print("nn.MultiheadAttention, mask converted:   ", (converted[0] > 0).int().tolist())
 
 # %% [markdown]
@@ -669,7 +646,6 @@ print("nn.MultiheadAttention, mask converted:   ", (converted[0] > 0).int().toli
 # of three, `(B * H, T_q, T_k)`. A `combined_mask` of shape `(B, 1, T, T)` gets there by
 # `.expand(B, H, T, T).flatten(0, 1)`. A padding mask can also go in separately, as `key_padding_mask` of shape
 # `(B, T)`, again with True = hidden.
-
 
 # %% [markdown] claims="000.2.5-c 000.2.5-d 000.2.7-a 001.s4-p 002.s7-s"
 # ## Labels: the same sequence, one place further
@@ -714,7 +690,6 @@ check(shift_labels)
 # 1. Write the sequence twice, the second time one place to the left, and keep the columns that have both entries.
 # 2. Two slices of the last axis: one leaves out the last token, the other leaves out the first. Mind the order of the tuple.
 # 3. `ids[..., :-1]` is the first of the two.
-
 
 # %% [markdown] claims="001.s5-f"
 # ## The loss over the positions that count
@@ -780,7 +755,6 @@ check(masked_cross_entropy)
 # 2. `log_softmax` along the last axis is the stable form. `gather` picks one entry per position, but -100 is no valid index: put any valid class in its place first. For the empty case keep the divisor at 1 or more.
 # 3. With `counted = targets != ignore_index`: `logits.log_softmax(-1).gather(-1, targets.masked_fill(~counted, 0)[..., None])[..., 0]`, then `masked_fill(~counted, 0.0)`, sum, and divide by `counted.sum().clamp(min=1)`.
 
-
 # %% [markdown] claims="000.2.5-h 000.2.5-i"
 # ## The loss mask: learn the answer, not the question
 #
@@ -841,13 +815,10 @@ check(completion_loss_mask)
 # %% demo
 generator = torch.Generator().manual_seed(0)
 V, d, prompt = 11, 16, 5
-table, Wq, Wk, Wv, Wout = (
-    torch.randn(*s, generator=generator) / d**0.5 for s in [(V, d), (d, d), (d, d), (d, d), (d, V)]
-)
+table, Wq, Wk, Wv, Wout = (torch.randn(*s, generator=generator) / d**0.5 for s in [(V, d), (d, d), (d, d), (d, d), (d, V)])
 ids = torch.randint(0, V, (1, prompt + 4), generator=generator)
 inputs, targets = shift_labels(ids)
 counted = completion_loss_mask(torch.tensor([prompt]), inputs.shape[1])
-
 
 def gradient_by_position(attention_mask):
     x = table[inputs].requires_grad_()
@@ -855,19 +826,12 @@ def gradient_by_position(attention_mask):
     masked_cross_entropy(y @ Wout, targets.masked_fill(~counted, -100)).backward()
     return x.grad[0].norm(dim=-1)
 
-
 causal = causal_mask(inputs.shape[1])
 is_answer = torch.arange(inputs.shape[1]) >= prompt
 position = torch.arange(inputs.shape[1])
 fig, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
 ax.bar(position - 0.2, gradient_by_position(causal), 0.4, label="loss mask on the answer, causal attention")
-ax.bar(
-    position + 0.2,
-    gradient_by_position(causal & is_answer),
-    0.4,
-    hatch="//",
-    label="the same, and the prompt hidden from attention",
-)
+ax.bar(position + 0.2, gradient_by_position(causal & is_answer), 0.4, hatch="//", label="the same, and the prompt hidden from attention")
 ax.axvline(prompt - 0.5, color="gray", linestyle="--")
 ax.text(prompt - 0.55, ax.get_ylim()[1], "prompt  |  answer", ha="center", va="bottom", color="gray")
 ax.set(xlabel="input position", ylabel="norm of the gradient (no unit)", xticks=position)
@@ -907,14 +871,12 @@ transition = (1.5 * torch.randn(V, V, generator=generator)).softmax(dim=-1)  # r
 stationary = torch.linalg.matrix_power(transition, 200)[0]
 entropy = -(stationary[:, None] * transition * transition.log()).sum().item()  # nats per token
 
-
 def sample_chain(n, generator):
     """n sequences of T + 1 tokens, (n, T + 1)."""
     ids = torch.multinomial(stationary.expand(n, -1), 1, generator=generator)
     for _ in range(T):
         ids = torch.cat([ids, torch.multinomial(transition[ids[:, -1]], 1, generator=generator)], dim=1)
     return ids
-
 
 class OneLayer(nn.Module):
     def __init__(self, mask, d=32):
@@ -928,7 +890,6 @@ class OneLayer(nn.Module):
         x = self.token(ids) + self.position.weight[:n]
         x = x + self.out(safe_attention(*self.qkv(x).chunk(3, dim=-1), self.mask[:n, :n]))
         return self.head(x + self.ffn(x))
-
 
 # %% demo
 def train(mask, steps=250):
@@ -944,7 +905,6 @@ def train(mask, steps=250):
         losses.append(loss.item())
     return model, losses
 
-
 @torch.no_grad()
 def two_measures(model):
     """Loss of 512 new sequences: in one pass over the whole row, and from each prefix alone."""
@@ -952,7 +912,6 @@ def two_measures(model):
     whole = masked_cross_entropy(model(inputs), targets).item()
     by_prefix = torch.stack([model(inputs[:, : t + 1])[:, -1] for t in range(T)], dim=1)  # T passes
     return whole, masked_cross_entropy(by_prefix, targets).item()
-
 
 runs = {"causal mask": train(causal_mask(T)), "inverted mask": train(~causal_mask(T))}
 measures = {name: two_measures(model) for name, (model, _) in runs.items()}
@@ -965,27 +924,17 @@ left.axhline(entropy, color="black", linestyle="--", linewidth=1, label="entropy
 left.set(xlabel="training step", ylabel="loss (nats per token)", title="training loss", ylim=(0, None))
 left.legend()
 for i, (name, values) in enumerate(measures.items()):
-    bars = right.bar(
-        [i - 0.2, i + 0.2],
-        values,
-        0.36,
-        color=["C0", "C1"],
-        label=["whole row, one pass", "each prefix alone"] if i == 0 else None,
-    )
+    bars = right.bar([i - 0.2, i + 0.2], values, 0.36, color=["C0", "C1"], label=["whole row, one pass", "each prefix alone"] if i == 0 else None)
     right.bar_label(bars, fmt="%.3f")
 right.axhline(entropy, color="black", linestyle="--", linewidth=1)
 right.axhline(math.log(V), color="gray", linestyle=":", linewidth=1)
 right.text(0.35, math.log(V), "ln V: guessing", ha="center", va="bottom", color="gray")
 right.text(0.6, entropy, "entropy", ha="center", va="bottom")
-right.set(
-    xticks=[0, 1], xticklabels=list(measures), ylabel="loss (nats per token)", title="new sequences", ylim=(0, 3.3)
-)
+right.set(xticks=[0, 1], xticklabels=list(measures), ylabel="loss (nats per token)", title="new sequences", ylim=(0, 3.3))
 right.legend(loc="upper left", ncols=2)
 fig.suptitle("Can a loss below the entropy of the data be real?")
 plt.show()
-print(
-    f"entropy {entropy:.3f}; entropy / T {entropy / T:.3f}; inverted mask, one pass: {measures['inverted mask'][0]:.3f}"
-)
+print(f"entropy {entropy:.3f}; entropy / T {entropy / T:.3f}; inverted mask, one pass: {measures['inverted mask'][0]:.3f}")
 
 # %% [markdown] claims="000.2.7-a 000.2.7-b 001.s4-p 001.s9-a 001.s10-d 002.s7-s"
 # Left, the loss while training; right, the trained models measured in two ways on new data. **(c)** is right.
@@ -1002,7 +951,6 @@ print(
 # The causal model has the same loss in both measures. One pass over the row gave all $T$ predictions that $T$
 # passes over its prefixes give, which is why training in parallel is legitimate. The mask guarantees it, and
 # nothing else does.
-
 
 # %% [markdown] claims="001.s9-f 001.s10-j"
 # ## Write the test: is it causal?
@@ -1095,10 +1043,8 @@ rnn = nn.RNN(8, 5, batch_first=True).double()
 attention_block = nn.MultiheadAttention(8, 2, batch_first=True, dropout=0.3).double().eval()
 time_for_batch = nn.MultiheadAttention(8, 2).double().eval()  # batch_first=True forgotten
 
-
 def blocked(x, m):
     return attention_block(x, x, x, attn_mask=m)[0]
-
 
 boxes = {
     "RNN": (True, lambda x: rnn(x)[0]),
@@ -1108,16 +1054,12 @@ boxes = {
     "attention, no mask": (False, lambda x: blocked(x, None)),
     "attention, batch taken for time": (False, lambda x: time_for_batch(x, x, x)[0]),
     "divided by the largest entry of the row": (False, lambda x: x / x.abs().amax(dim=(1, 2), keepdim=True).detach()),
-    "running sum up to 8 tokens, then the mean": (
-        False,
-        lambda x: x.cumsum(1) if x.shape[1] <= 8 else x + x.mean(1, keepdim=True),
-    ),
+    "running sum up to 8 tokens, then the mean": (False, lambda x: x.cumsum(1) if x.shape[1] <= 8 else x + x.mean(1, keepdim=True)),
 }
 with torch.no_grad():
     for name, (truth, f) in boxes.items():
         verdict = is_causal(f)
         print(f"{name:<45}causal: {truth!s:<7}your test: {verdict!s:<7}{'' if verdict == truth else '  <- wrong'}")
-
 
 # %% [markdown]
 # ## What goes wrong: a bug hunt
@@ -1135,7 +1077,6 @@ def hunted_attention(q, k, v, mask):
     weights = torch.nan_to_num(scores.softmax(dim=-1), nan=0.0)
     return weights @ v
 
-
 generator = torch.Generator().manual_seed(0)
 q, k, v = (torch.randn(4, 3, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(3))
 mask = combined_mask(torch.tensor([[0, 5, 7, 2]]))[0, 0]  # the first token is a pad: row 0 is empty
@@ -1143,9 +1084,7 @@ out = hunted_attention(q, k, v, mask)
 out.sum().backward()
 print("row 0 of the output:", out[0].tolist())
 print("largest difference from safe_attention:", (out - safe_attention(q, k, v, mask)).abs().max().item())
-print(
-    "NaN entries in the gradient of q, k, v:", [t.grad.isnan().sum().item() for t in (q, k, v)], "of", q.numel(), "each"
-)
+print("NaN entries in the gradient of q, k, v:", [t.grad.isnan().sum().item() for t in (q, k, v)], "of", q.numel(), "each")
 # check(hunted_attention, "safe_attention")
 
 # %% [markdown]
@@ -1171,7 +1110,6 @@ print(
 #
 # </details>
 
-
 # %% [markdown]
 # ### A second one: it counts in twos
 #
@@ -1182,7 +1120,6 @@ def next_token_loss(logits, ids):
     """Loss of the logits at each position against the token that follows it in ids."""
     _, targets = shift_labels(ids)
     return masked_cross_entropy(logits[:, :-1], targets)
-
 
 torch.manual_seed(0)
 table = nn.Embedding(10, 10)  # row: present token, columns: logits of the next

@@ -74,7 +74,6 @@ torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs mo
 # Mind which way round a reordering goes. In this course `x[perm]` is the reordered input: its row $i$ is the old row
 # `perm[i]`. For `perm = [2, 0, 1]` the rows $a, b, c$ become $c, a, b$.
 
-
 # %% solve="permutation_gap" points=4 difficulty=2 importance=4 minutes=10
 def permutation_gap(f, x: Float[Tensor, "T d"], perm: Int[Tensor, "T"]) -> tuple[float, float]:
     """How far f is from permutation equivariant, and its mean over the positions from permutation invariant.
@@ -118,7 +117,6 @@ check(permutation_gap)
 # - (a) All gaps of every attention are zero; only the RNN and the tables of positions notice.
 # - (b) Attention: both zero. Causal attention and RNN: none zero. Attention with positions: none zero.
 # - (c) As (b), but a causal mask leaves the pooled gap zero, because the mean forgets who stood where.
-
 
 # %%
 def attend(q, k, v, bias=None):
@@ -190,7 +188,6 @@ for name, f in layers.items():
 # **Far positions need care.** float32 keeps about 7 digits. An angle near 100,000 is rounded by up to
 # 0.004 (half the gap between neighboring float32 numbers there), and its sine is off by as much. Compute the angles in float64 and round at the end.
 
-
 # %% solve="sinusoidal_encoding" points=4 difficulty=2 importance=4 minutes=10
 def sinusoidal_encoding(T: int, d_model: int) -> Float[Tensor, "T d_model"]:
     """The table of sines and cosines for the positions 0 ... T-1 (Vaswani et al. 2017, section 3.5).
@@ -259,7 +256,6 @@ plt.show()
 # row of $p = 2$ in the table above. The matrix does not know $p$: one fixed linear map, which a layer can learn,
 # means "three to the left" *everywhere*.
 
-
 # %% solve="shift_matrix" points=4 difficulty=3 importance=3 minutes=15
 def shift_matrix(delta: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
     """The matrix M with PE(p + delta) = PE(p) @ M for every position p, PE(p) a row of sinusoidal_encoding.
@@ -313,7 +309,6 @@ print(f"a step of 3, then one of 4, against one of 7: {twice.abs().max():.0e}")
 #
 # While decoding token by token (lesson 08), the model gets one new token at a time. Its position is not 0 but the
 # number of tokens before it: that is what `offset` is for.
-
 
 # %% solve="LearnedPositions" points=5 difficulty=2 importance=4 minutes=10
 class LearnedPositions(nn.Module):
@@ -375,7 +370,6 @@ check(LearnedPositions)
 # with a cache turns a single new query by *its* position, and because each row of a padded batch may count from
 # elsewhere. Positions need not be integers: "position interpolation" (Chen et al. 2023) stretches a context by
 # feeding $p/2$ instead of $p$.
-
 
 # %% solve="rope" points=6 difficulty=3 importance=5 minutes=20
 def rope(x: Float[Tensor, "... T d"], positions: Tensor, base: float = 10000.0) -> Float[Tensor, "... T d"]:
@@ -465,7 +459,6 @@ plt.show()
 # distances still work, and the scores are wrong. Scores do not change if *both* $q$ and $k$ are reordered alike, so it
 # is enough to reorder the output features of $W_q$ and $W_k$ once, when loading. These two functions do it.
 
-
 # %% solve="interleaved_to_half" points=2 difficulty=1 importance=3 minutes=5
 def interleaved_to_half(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
     """Reorder the features (last axis) from interleaved pairs to halves: a0 b0 a1 b1 ... -> a0 a1 ... b0 b1 ...
@@ -488,7 +481,6 @@ check(interleaved_to_half)
 # 1. Collect the first members of all pairs, then the second members.
 # 2. Every second feature is a slice with step 2 along the last axis: `x[..., 0::2]`.
 # 3. `torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)`, after the test for an odd d.
-
 
 # %% solve="half_to_interleaved" points=2 difficulty=2 importance=3 minutes=5
 def half_to_interleaved(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
@@ -513,16 +505,12 @@ check(half_to_interleaved)
 # 2. Stacking the halves along a *new* last axis gives pairs; flattening the last two axes puts the pairs one after the other. For d = 4 the two directions are the same reordering: try your function on six features.
 # 3. `torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1).flatten(-2)`.
 
-
 # %% demo
 def rope_half(x, positions, base=10000.0):
     """RoPE as rotate_half writes it: feature i is paired with feature i + d/2."""
     d = x.shape[-1]
     angles = positions[..., None].double() * base ** (-torch.arange(0, d, 2).double() / d)
-    cos, sin = (
-        torch.cat((angles, angles), dim=-1).cos().to(x.dtype),
-        torch.cat((angles, angles), dim=-1).sin().to(x.dtype),
-    )
+    cos, sin = torch.cat((angles, angles), dim=-1).cos().to(x.dtype), torch.cat((angles, angles), dim=-1).sin().to(x.dtype)
     return x * cos + torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1) * sin
 
 
@@ -560,7 +548,6 @@ print(f"mixed up: rope_half on interleaved features: {(rope_half(x, positions) -
 # **Future keys.** A decoder hides them anyway. We let the bias fall with the distance on both sides, $-m_h|p_i - j|$, so
 # that an encoder can use it too. A finite bias hides nothing: a decoder adds the causal mask as well.
 
-
 # %% solve="alibi_bias" points=6 difficulty=3 importance=4 minutes=20
 def alibi_bias(n_heads: int, T_q: int, T_k: int | None = None) -> Float[Tensor, "n_heads T_q T_k"]:
     """Attention with linear biases (Press et al. 2022): what is added to the scores (..., n_heads, T_q, T_k).
@@ -577,7 +564,6 @@ def alibi_bias(n_heads: int, T_q: int, T_k: int | None = None) -> Float[Tensor, 
     n_heads: at least 1. T_q: at least 1. T_k: None means T_q; otherwise at least T_q.
     Returns (n_heads, T_q, T_k) in float32.
     """
-
     ### BEGIN SOLUTION
     def power_slopes(n):
         return [2.0 ** (-8 * (h + 1) / n) for h in range(n)]
@@ -625,7 +611,6 @@ print("one decoded query, four keys, head 1 of 8:", alibi_bias(8, 1, 4)[0, 0].to
 # - (a) Only the models with a table of positions get above 50 %: without positions there is no order.
 # - (b) The bag and the unmasked attention without positions stay at 50 %; *causal* attention without positions does not.
 # - (c) All attention models get above 50 %: attention sees pairs of tokens, and the order of a pair is a fact about a pair.
-
 
 # %% demo
 def order_task(n, generator, T=8, V=8):
@@ -813,7 +798,6 @@ for scheme, curve in curves.items():
 # **Bug hunt.** This version was put together from two code bases. Position 0 changes nothing, shapes fit, and a model
 # trains with it, but not well. The table prints the score of one query and one key, always three positions apart: it should be the
 # same number in every row. Find the mistake, mend it, and run the last line without its `#`.
-
 
 # %% demo
 def hurried_rope(x, positions, base=10000.0):

@@ -92,7 +92,6 @@ torch.set_num_threads(1)  # the matrices here are tiny: more threads would only 
 # norm stands on the stream, so the stream always has RMS 1 and the size of $x$ is gone after one step. And
 # because of the plus signs, every sub-layer must return the shape that it was given.
 
-
 # %% [markdown] claims="000.2.6-k 001.s3-i 001.s3-k"
 # ## LayerNorm
 #
@@ -144,7 +143,6 @@ check(layer_norm)
 # 1. Every position has its own two numbers, a mean and a variance, and they come from its own features only. Which axis counts the features?
 # 2. Take the mean along the last axis and keep that axis, so that it lines up with `x`. Square the deviations and take their mean: that is the variance, without any `d - 1`.
 # 3. `centered = x - x.mean(dim=-1, keepdim=True)`, `variance = centered.square().mean(dim=-1, keepdim=True)`; the root is `torch.sqrt(variance + eps)`.
-
 
 # %% [markdown]
 # ## RMSNorm
@@ -253,7 +251,6 @@ plt.show()
 # The factor is ignored only as long as $\epsilon$ is small against the mean square; for a position of almost
 # zero, $\epsilon$ decides the result.
 
-
 # %% [markdown] claims="000.2.6-n 000.2.6-o 001.s3-e 001.s4-j"
 # ## The feed-forward network
 #
@@ -321,7 +318,6 @@ check(feed_forward)
 # editing changes it (Hase et al., 2023). What a model knows is spread over attention, embeddings and all the
 # FFNs.
 
-
 # %% [markdown] claims="000.2.6-p 001.s4-k 001.s4-l 001.s4-m 001.s4-n"
 # ## SwiGLU, the gated FFN
 #
@@ -373,7 +369,6 @@ check(swiglu)
 # 1. Two maps of the same `x` to the wide side: one says how far each unit is open, the other what it carries. They meet before the way down.
 # 2. `F.silu` goes around the gate's product only. Multiply the two wide tensors entry by entry with `*`, then a matrix product with `Wd`.
 # 3. `gate = F.silu(x @ Wg)`; the wide tensor is `gate * (x @ Wu)`.
-
 
 # %% [markdown]
 # ## Experiment: who mixes positions?
@@ -428,10 +423,8 @@ axes[0].set_ylabel("output position t")
 fig.suptitle("Which input positions does an output position depend on? (white: exactly zero)")
 plt.show()
 full = torch.autograd.functional.jacobian(ffn, x)
-print(
-    f"FFN: largest entry off the diagonal {max(full[t, :, s].abs().max() for t in range(T) for s in range(T) if s != t):.1e}, "
-    f"first two blocks differ by {(full[0, :, 0] - full[1, :, 1]).abs().max():.2f}"
-)
+print(f"FFN: largest entry off the diagonal {max(full[t, :, s].abs().max() for t in range(T) for s in range(T) if s != t):.1e}, "
+      f"first two blocks differ by {(full[0, :, 0] - full[1, :, 1]).abs().max():.2f}")
 
 # %% [markdown] claims="001.s3-a 001.s3-f"
 # Rows are outputs, columns inputs; white cells are exactly zero, not merely small.
@@ -472,7 +465,6 @@ for name, g in parts.items():
 # The first two are linear up to rounding. Attention, the norm and the FFN are not. So the FFN is *one* of three
 # non-linear parts of a block. What it adds is a non-linear function of the **features of a position**: without
 # it, what a position gathers from the values can only be averaged and multiplied by matrices.
-
 
 # %% [markdown] claims="000.2.6-g 000.2.6-l 001.s3-b"
 # ## The pre-norm block
@@ -520,7 +512,6 @@ check(prenorm_block)
 # 1. Draw the picture at the top of the lesson: the line called residual leaves *before* the norm. What does it carry to the plus sign?
 # 2. Give a name to the result of the first half; the second half is the same pattern with that name in place of `x`.
 # 3. `u = x + attention(norm1(x))`, and the second line has the same form.
-
 
 # %% [markdown]
 # ## The post-norm block
@@ -594,13 +585,9 @@ def record_depth(wiring, seed, L=24, B=4, T=16, d=64, n_heads=4, f=256, V=100):
         size.append(x.detach().square().mean().sqrt())
         unit = F.normalize(x.detach(), dim=-1)
         alike.append(((unit @ unit.mT).sum() / B - T) / (T * T - T))  # without each position's 1 with itself
-        Wq, Wkv, Wo, W1, W2 = (
-            glorot(a, b, gen).requires_grad_() for a, b in ((d, d), (d, 2 * d), (d, d), (d, f), (f, d))
-        )
+        Wq, Wkv, Wo, W1, W2 = (glorot(a, b, gen).requires_grad_() for a, b in ((d, d), (d, 2 * d), (d, d), (d, f), (f, d)))
         weights.append((W2, Wq))
-        x = wiring(
-            x, norm, lambda z: attend(z, torch.cat([Wq, Wkv], dim=-1), Wo, n_heads), lambda z: F.gelu(z @ W1) @ W2
-        )
+        x = wiring(x, norm, lambda z: attend(z, torch.cat([Wq, Wkv], dim=-1), Wo, n_heads), lambda z: F.gelu(z @ W1) @ W2)
     logits = norm(x) @ glorot(d, V, gen)
     F.cross_entropy(logits.flatten(0, 1), torch.randint(V, (B * T,), generator=gen)).backward()
     gradients = [[W.grad.norm() for W in pair] for pair in zip(*weights)]
@@ -616,9 +603,7 @@ for (name, wiring), line in zip(wirings.items(), ("-", "--", ":", "-.")):
     means[1] = runs[:, 1].mean(dim=0)  # a cosine can be negative: plain mean
     for ax, values in zip(axes.flat, means):
         ax.plot(range(1, len(values) + 1), values, line, label=name, linewidth=2)
-    print(
-        f"{name:18s} last block: gradient at W_2 {means[2, -1]:.1e}, at W_q {means[3, -1]:.1e}, cosine {means[1, -1]:.3f}"
-    )
+    print(f"{name:18s} last block: gradient at W_2 {means[2, -1]:.1e}, at W_q {means[3, -1]:.1e}, cosine {means[1, -1]:.3f}")
 for ax, label in zip(axes.flat, panels):
     ax.set_ylabel(label)
     if "cosine" not in label:
@@ -647,7 +632,6 @@ plt.show()
 #
 # So: the residual keeps the information of each position, the norm keeps sizes in hand, and neither does the
 # other's work.
-
 
 # %% [markdown] claims="000.2.6-h"
 # ## Experiment: does pre-norm decide how good the model gets?
@@ -680,11 +664,7 @@ class Stack(nn.Module):
         self.wiring, self.tokens, self.positions = wiring, nn.Embedding(V, d), nn.Embedding(T, d)
         ffn = lambda: nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
         parts = lambda: nn.ModuleList([nn.LayerNorm(d), Attention(d, n_heads), nn.LayerNorm(d), ffn()])
-        self.blocks, self.norm, self.head = (
-            nn.ModuleList([parts() for _ in range(depth)]),
-            nn.LayerNorm(d),
-            nn.Linear(d, V),
-        )
+        self.blocks, self.norm, self.head = nn.ModuleList([parts() for _ in range(depth)]), nn.LayerNorm(d), nn.Linear(d, V)
         for p in (*self.blocks.parameters(), self.head.weight):
             if p.dim() == 2:
                 nn.init.xavier_normal_(p)
@@ -751,7 +731,6 @@ plt.show()
 # trained with a thousand layers (Wang et al., 2022, DeepNet). Nor do all recent models choose plain
 # pre-norm: Gemma 2 normalizes before *and* after each sub-layer, OLMo 2 only its output, before it is added.
 # Place of the norm, initialization, learning rate and data decide together.
-
 
 # %% [markdown] claims="000.2.8-j 001.s1-a 001.s4-b 001.s4-c"
 # ## The walk of the shapes
@@ -860,7 +839,6 @@ for sizes in ((2, 4, 8, 2, 16), (2, 5, 21, 3, 40)):  # B, T, d_model, n_heads, d
 # right shape *always*: it cuts a row of features in the wrong order and mixes positions, and only values, or
 # the test "change one token and see who moves", can find it. So check shapes with sizes that all differ, and do
 # not stop at shapes.
-
 
 # %% [markdown] claims="000.2.6-u 000.2.6-v 000.2.6-w 000.2.6-x 000.2.6-y 000.2.6-z 000.2.6-ag"
 # ## The decoder block
@@ -988,7 +966,6 @@ for name, model, training in cases:
 # In training mode the earlier outputs move although nothing leaks: two calls drop different entries. Call
 # `eval()` (or fix the random state) before you compare two runs, or you will hunt a leak that does not exist.
 
-
 # %% [markdown]
 # ## Where the parameters are
 #
@@ -1050,16 +1027,13 @@ for name, depth, d_model, d_ff, gated, bias, rows, paper in published:
     block_size = block_parameter_count(d_model, d_ff, gated, bias=bias)
     ffn_size = block_parameter_count(d_model, d_ff, gated, norms=False, bias=bias, attention=False)
     total = depth * block_size + rows * d_model
-    print(
-        f"{name:12s} {total / 1e9:8.3f} billion (paper: {paper:12s})  FFN {ffn_size / block_size:.0%} of a block, "
-        f"blocks {depth * block_size / total:.0%} of the model"
-    )
+    print(f"{name:12s} {total / 1e9:8.3f} billion (paper: {paper:12s})  FFN {ffn_size / block_size:.0%} of a block, "
+          f"blocks {depth * block_size / total:.0%} of the model")
 
 # %% [markdown]
 # The counts meet the published ones up to rounding (GPT's LayerNorms have a bias that we do not count; it does
 # not show). About two thirds of a block are FFN: a picture of the Transformer without it leaves out most of the
 # weights.
-
 
 # %% [markdown] claims="001.s10-a 001.s10-b 001.s10-e 000.2.7-k 001.s4-o"
 # ## The model
@@ -1165,7 +1139,6 @@ for name, x in zip(["block 1", "block 2", "block 3", "block 4", "block 5", "fina
 # Only the first block reads the plain embedding, where the two are the same. Every later one reads what the
 # blocks below have made of it: a vector of the token *in its context*.
 
-
 # %% [markdown]
 # ## Experiment: what is the loss of a model that knows nothing?
 #
@@ -1196,9 +1169,7 @@ ax.plot(vocabularies, [math.log(V) for V in vocabularies], color="gray", label="
 for std, marker in ((0.02, "o"), (1.0, "s")):
     losses, own = zip(*(initial_loss(V, std) for V in vocabularies))
     ax.plot(vocabularies, losses, marker, label=f"embedding std {std}")
-    print(
-        f"std {std}: loss minus ln V = {', '.join(f'{loss - math.log(V):+.2f}' for V, loss in zip(vocabularies, losses))}"
-    )
+    print(f"std {std}: loss minus ln V = {', '.join(f'{loss - math.log(V):+.2f}' for V, loss in zip(vocabularies, losses))}")
     print(f"{' ' * len(str(std))}     mean logit of the token just read: {', '.join(f'{logit:.1f}' for logit in own)}")
 ax.set(xscale="log", ylim=(0, None), xlabel="vocabulary size V", ylabel="cross-entropy (nats per token)")
 ax.set_title("What is the loss of an untrained model?")
@@ -1264,7 +1235,6 @@ print(f"{right} of {len(walk)} steps from memory")
 #
 # </details>
 
-
 # %% [markdown]
 # ## What goes wrong
 #
@@ -1296,10 +1266,8 @@ unit = lambda z: rms_norm(z, torch.ones(12))
 silent = lambda z: torch.zeros_like(z)
 for name, block in {"prenorm_block": prenorm_block, "buggy_block": buggy_block}.items():
     y, long = block(x, unit, silent, unit, silent), block(100 * x, unit, silent, unit, silent)
-    print(
-        f"{name:14s} with silent sub-layers: output differs from input by {(y - x).abs().max():.2f}; "
-        f"a token 100 times as long comes out {(long.norm() / y.norm()):.1f} times as long"
-    )
+    print(f"{name:14s} with silent sub-layers: output differs from input by {(y - x).abs().max():.2f}; "
+          f"a token 100 times as long comes out {(long.norm() / y.norm()):.1f} times as long")
 # check(buggy_block, "prenorm_block")   # remove the first "#" when you have mended it
 
 # %% [markdown]

@@ -46,6 +46,17 @@ import matplotlib.pyplot as plt
 plt.style.use("tableau-colorblind10")
 torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs more than it brings
 
+
+def milliseconds(run, repeats: int) -> float:
+    """The shortest of several runs: the one least disturbed by other programs."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - started)
+    return 1000 * min(times)
+
+
 # %% [markdown] claims="000.2.7-g 001.s6-f"
 # ## The idea by hand
 #
@@ -73,7 +84,7 @@ torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs mo
 # | with a cache | 3 | 1 | 1 | 1 | 6 |
 #
 # (The fourth new token is chosen from the fourth pass; it would only be fed in to choose a fifth.) With a prompt of
-# $P$ tokens and $n$ new ones the counts are $nP + n(n-1)/2$ and $P + n - 1$. For $P = n = 1000$ that is 1 499 500
+# $T$ tokens and $n$ new ones the counts are $nT + n(n-1)/2$ and $T + n - 1$. For $T = n = 1000$ that is 1 499 500
 # against 1999, a factor of 750.
 #
 # ## The model of this lesson
@@ -92,7 +103,6 @@ torch.set_num_threads(1)  # the tensors below are tiny: a second thread costs mo
 # | `model.unembed(x)` | `(..., d_model)` | logits `(..., V)`: final norm and projection to the vocabulary |
 #
 # Nothing else is promised. The checks bring models of their own, with other sizes, so use only what the table lists.
-
 
 # %%
 class Block(nn.Module):
@@ -175,7 +185,6 @@ def full_logits(model: Any, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
 # $$\text{change} = \max_{b,\; t < T-1,\; i}
 # \bigl|\, \text{encoder}(x)_{b,t,i} - \text{encoder}(x_{:,\,0 \ldots T-2})_{b,t,i} \,\bigr|$$
 
-
 # %% solve="append_changes_the_past" points=3 difficulty=1 importance=4 minutes=10
 def append_changes_the_past(encoder: Any, x: Float[Tensor, "B T d"]) -> Float[Tensor, ""]:
     """Measure how far the outputs of the earlier positions move when the last position is appended.
@@ -228,7 +237,6 @@ with torch.no_grad():
     for name, causal in (("causal", True), ("bidirectional", False)):
         change[name] = []
         for layer in range(4):
-
             def keys(x):  # the keys of this layer, (B, T, d_model)
                 return stack[layer].qkv(run_blocks(stack[:layer], x, causal))[1].transpose(1, 2).flatten(2)
 
@@ -261,8 +269,8 @@ plt.show()
 #
 # The simplest cache is `torch.cat([old, new])`. It is right, and you may use it further below. But every step makes a
 # new, longer tensor and copies all old positions into it: to store $n$ positions one by one it copies
-# $0 + 1 + \dots + (n-1) = n(n-1)/2$ positions besides the new ones. Serving engines reserve the storage once and only
-# write the new positions:
+# $0 + 1 + \dots + (n-1) = n(n-1)/2$ positions besides the new ones. Serving engines, the programs that answer many
+# users with one model, reserve the storage once and only write the new positions:
 #
 # | | slot 0 | slot 1 | slot 2 | slot 3 | slot 4 | `length` |
 # | --- | --- | --- | --- | --- | --- | --- |
@@ -279,9 +287,9 @@ plt.show()
 # *PyTorch broadcasts on assignment.* `storage[:, :, 3:4] = k` works without complaint when `k` has one row and the
 # cache has eight: all eight sequences get the same key. That is never what was meant, so such a `k` is refused.
 #
-# One more operation is needed when several continuations share a beginning (beam search, or four answers to one
-# question): `fork` gives a second cache with the same content. From then on each goes its own way.
-
+# One more operation is needed when several continuations share a beginning (four answers to one question, or beam
+# search, which carries the few best continuations on side by side): `fork` gives a second cache with the same content.
+# From then on each goes its own way.
 
 # %% solve="KVCache" points=6 difficulty=3 importance=4 minutes=20
 class KVCache:
@@ -289,12 +297,12 @@ class KVCache:
 
     KVCache(batch, n_heads, max_len, d_k, d_v=None, dtype=None, device=None)
         An empty cache for `batch` sequences, with room for `max_len` positions each. n_heads is the number of
-        heads that are stored. d_v=None means d_v = d_k; dtype=None means torch.get_default_dtype(). Reserve the
-        storage here, once.
+        heads whose keys and values are stored. d_v=None means d_v = d_k; dtype=None means what
+        torch.get_default_dtype() says when the cache is made. Reserve the storage here, once.
 
     length
-        An int, the number of positions held now (the same for all rows): 0 at first. Read only for the user; an
-        attribute or a property, as you like.
+        An int, the number of positions held now (the same for all rows): 0 at first. It counts what was appended,
+        whatever the numbers are. Read only for the user; an attribute or a property, as you like.
 
     append(k, v) -> (keys, values)
         Adds T_new >= 0 positions behind those already held. k: (batch, n_heads, T_new, d_k) and
@@ -401,12 +409,12 @@ print(f"KVCache, keys and values:  {0:>9,} old positions copied, {ended - middle
 #
 # | | key 0 | key 1 | key 2 | key 3 (new) | key 4 (new) |
 # | --- | --- | --- | --- | --- | --- |
-# | query 3 (row 0) | yes | yes | yes | yes | no |
-# | query 4 (row 1) | yes | yes | yes | yes | yes |
+# | query 3 (new query 0) | yes | yes | yes | yes | no |
+# | query 4 (new query 1) | yes | yes | yes | yes | yes |
 #
-# Row $i$ sees key $j$ if $j \le i + (T - T_\text{new})$: the triangle is aligned to the **bottom right**, and the last
-# row sees every key. With one new token the mask is a single row of "yes". With an empty cache it is the usual square
-# triangle. One formula covers decode, prefill and everything between.
+# New query $i$ sees key $j$ if $j \le i + (T - T_\text{new})$: the triangle is aligned to the **bottom right**, and the
+# last new query sees every key. With one new token the mask is a single row of "yes". With an empty cache it is the
+# usual square triangle. One formula covers decode, prefill and everything between.
 #
 # **Padding.** Prompts of a batch differ in length. To keep the newest token of all rows in the same column they are
 # padded on the **left**:
@@ -418,8 +426,8 @@ print(f"KVCache, keys and values:  {0:>9,} old positions copied, {ended - middle
 #
 # Nothing may read a pad, neither now nor in any later step. So the caller says with `visible` which of the new
 # positions are real, and **the cache must remember it**: a decode step hands in one new token and no word about the
-# pads that still sit in front. The two pads of row B are also queries, and these see nothing at all. Such a row gives
-# zeros, the rule of this course: no nan, and finite gradients.
+# pads that still sit in front. The two pads of row B are also queries, and these see nothing at all. The output of such
+# a query is zeros, the rule of this course: no nan, and finite gradients.
 #
 # **A cache that is a value.** `KVCache` changes in place; that is fast, and it needs care when two continuations share
 # a beginning. The function below makes the other choice. It returns a *new* cache and leaves the old one as it was:
@@ -430,8 +438,9 @@ print(f"KVCache, keys and values:  {0:>9,} old positions copied, {ended - middle
 # out_b, b = attend_with_cache(q_b, k_b, v_b, prefix)     # of one prefix
 # ```
 #
-# What the cache is made of is your decision. Nobody but your function looks into it.
-
+# What the cache is made of is your decision; nobody but your function looks into it. `KVCache` will not do here: it
+# changes in place and drops the graph, and this function must be differentiable. Use `torch.cat`. A serving engine,
+# which needs no gradients, would use a store like `KVCache`.
 
 # %% solve="attend_with_cache" points=9 difficulty=3 importance=5 minutes=25
 def attend_with_cache(
@@ -536,8 +545,7 @@ for sizes in ([7], [1] * 7, [3, 1, 2, 1]):
 # The next tokens are embedded at position 3 in row A and at position 1 in row B.
 #
 # A remark on the last position: only its logits are needed to choose a token, and `unembed` is the largest matrix of
-# many models. With a prompt of 1000 tokens, calling it on all positions means 999 wasted products.
-
+# many models. With a prompt of 1000 tokens, calling it on all positions gives the same and wastes 999 products.
 
 # %% solve="decode_step" points=8 difficulty=3 importance=5 minutes=20
 def decode_step(
@@ -562,10 +570,12 @@ def decode_step(
     since no query sees it. In every block the new tokens attend, causally, to all earlier real tokens and to
     themselves, as attend_with_cache does.
 
-    Returns (logits, new_cache). logits: (B, V), those of the last new position only; for a row whose last new
-    position is padding they are arbitrary. Without padding they equal full_logits(model, all tokens so
-    far)[:, -1], however the tokens were cut into calls. A position that the model does not have raises the
-    ValueError of model.embed. Gradient mode and the mode of the model (train, eval) are left as they are.
+    Returns (logits, new_cache). logits: (B, V), those of the last new position only (whether unembed also sees
+    the others is up to you); for a row whose last new position is padding they are arbitrary. Without padding
+    they equal full_logits(model, all tokens so far)[:, -1], however the tokens were cut into calls. A position
+    that the model does not have raises the ValueError of model.embed.
+    Gradient mode and the mode of the model (train, eval) are the caller's business: after the call they are what
+    they were before. Whether the call itself records gradients is up to you.
     """
     ### BEGIN SOLUTION
     if visible is None:
@@ -605,7 +615,6 @@ check(decode_step)
 # is the run of `pad_id` at the left end of a row.** A `pad_id` after the first other token is a token like any other.
 # This matters: many models use one id for "end of text" and for padding, so a generated token may well have that id.
 
-
 # %% solve="prefill" points=4 difficulty=2 importance=4 minutes=10
 def prefill(model: Any, ids: Int[Tensor, "B T"], pad_id: int | None = None) -> tuple[Float[Tensor, "B V"], Any]:
     """Take a whole prompt in one pass: the logits of the first new token, and the cache for decode_step.
@@ -616,9 +625,10 @@ def prefill(model: Any, ids: Int[Tensor, "B T"], pad_id: int | None = None) -> t
             equal to pad_id before the first token that is not. A later pad_id is an ordinary token.
 
     Returns (logits, cache): logits (B, V) of the last position, and a cache that your decode_step takes. All
-    positions go through the model in parallel: model.embed is called once, with all T columns. A padded row
-    gives the same logits (up to rounding), here and in all later decode steps, as its tokens without padding in
-    a batch of their own: padding is seen by nobody and does not count as a position.
+    positions go through the model in parallel: model.embed is called once, with all T columns, also those that
+    are padding in every row. A padded row gives the same logits (up to rounding), here and in all later decode
+    steps, as its tokens without padding in a batch of their own: padding is seen by nobody and does not count as
+    a position. Whether the call records gradients is up to you, as in decode_step.
     ValueError if T is 0 or a row consists of padding only: there is nothing to continue.
     """
     ### BEGIN SOLUTION
@@ -662,15 +672,17 @@ with torch.no_grad():
 # ## Generating
 #
 # The model maps the tokens so far to a distribution over the next one. A *decoding strategy* chooses a token from it:
-# here the most probable one (greedy), in lesson 09 a random draw. The chosen token is appended to the input, and the
-# loop goes round again.
+# here the most probable one (greedy); others draw at random. The chosen token is appended to the input, and the loop
+# goes round again.
 #
 # Is it a contradiction that training handles all positions in parallel and generation goes one by one? No. In training
 # the whole text is known, so the input of every position is known before anything is computed; the causal mask only
 # keeps each position from reading its answer. In generation the input of the next step **is** the output of this one.
-# No hardware removes this dependence, and a high training throughput says nothing about the time for one answer.
+# No hardware removes this dependence, and a high training *throughput* (tokens per second, all sequences together) says
+# nothing about the *latency* of one answer (the time until it is there).
 # (Speculative decoding lets a small model guess several tokens, which the large one then verifies in one parallel
-# pass. A verification is a small prefill: your `decode_step` with `T_new > 1`.)
+# pass. A verification is a small prefill: your `decode_step` with `T_new > 1`, except that it would return the logits
+# of all new positions.)
 #
 # Two conditions at the border of the model:
 #
@@ -678,7 +690,12 @@ with torch.no_grad():
 # - What if the positions run out? Without a cache one can crop the input to the last `max_len` tokens. With a cache
 #   and learned positions one cannot: cropping renumbers every position, so every cached key is wrong. Here `generate`
 #   does not crop; it lets the model's `ValueError` through.
-
+#
+# Other position schemes (lesson 06) put the position into attention instead of the embedding. With RoPE a key is rotated
+# once, at its own position, and stored rotated. Scores depend on distances only, so the oldest entries may be dropped
+# and no key is rotated again. With ALiBi the plain key is stored, and each step adds its bias to the scores. Either way,
+# dropping is not the same as a run on the cropped text: from the second layer on, the keys that stay have read the
+# dropped tokens.
 
 # %% solve="generate" points=7 difficulty=3 importance=4 minutes=20
 def generate(
@@ -696,9 +713,10 @@ def generate(
     use_cache: True: one prefill of the prompt, then each new token but the last goes through the model once, so
                that T + n - 1 positions are fed to the model for each row. False: every step sends the whole
                sequence so far through the model anew, T + (T+1) + ... + (T+n-1) positions. The tokens are the
-               same.
+               same. Either way the model may rest once every row is finished.
     eos_id:    None, or the token that ends a text. A row that has generated eos_id is finished: all its later
-               tokens are eos_id. Other rows go on undisturbed. An eos_id in the prompt finishes nothing.
+               tokens are eos_id (not pad_id). Other rows go on undisturbed. An eos_id in the prompt finishes
+               nothing.
 
     The next token is the index of the largest logit. Returns (B, T + n): the rows of ids as they came, padding
     included, followed by the new tokens; dtype int64.
@@ -765,16 +783,6 @@ torch.manual_seed(0)
 small = Decoder(vocab_size=100, d_model=128, n_heads=4, n_layers=4, d_ff=384, max_len=2100)
 
 
-def milliseconds(run, repeats: int) -> float:
-    """The shortest of several runs: the one least disturbed by other programs."""
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return 1000 * min(times)
-
-
 contexts = [64, 128, 256, 512, 1024, 2048]
 cached, uncached = [], []
 with torch.no_grad():
@@ -806,21 +814,26 @@ for T, slow, fast in zip(contexts, uncached, cached):
 #
 # - (a) is the common belief, and half of it is wrong: the cache removes the repeated projections, **not** the reading.
 #   The new query still meets every key. The attention of a decode step costs $4\,H\,d_k\,T$ FLOPs a layer, and as much
-#   memory traffic as the cache has bytes.
+#   memory traffic as the cache has bytes. Your functional cache also copies all old positions at each step, which
+#   `KVCache` avoids.
 # - (b) would show as two parallel lines. The gap widens instead: see the ratios.
 # - (c) is right. A decode step is linear in the context with a small slope; a pass without the cache is quadratic.
 
 # %% [markdown]
 # ## What the cache weighs
 #
-# For every sequence, layer, position and stored head the cache keeps one key and one value:
+# From here on the letters are those of model cards: $n_\text{heads}$ and $d_\text{head}$ are the $H$ and $d_k = d_v$ of the
+# code above, and $n_\text{kv\_heads}$ counts the heads whose keys and values are stored. In the model of this lesson these
+# are all heads; the next section stores fewer. For every sequence, layer, position and stored head the cache keeps one
+# key and one value:
 #
 # $$\text{bytes} = 2 \cdot L \cdot B \cdot T \cdot n_\text{kv\_heads} \cdot d_\text{head} \cdot \text{bytes per element}$$
 #
 # By hand: 2 layers, 1 sequence of 3 tokens, 2 heads of width 4, in 16 bits (2 bytes):
 # $2 \cdot 2 \cdot 1 \cdot 3 \cdot 2 \cdot 4 \cdot 2 = 192$ bytes. Linear in everything: no $T^2$ (that is the score
 # matrix, which is not kept), no $d_\text{ff}$, no vocabulary.
-
+#
+# Units: 1 KiB is 1024 bytes, 1 MiB 1024 KiB, 1 GiB 1024 MiB; 1 GB is $10^9$ bytes, so 1 GiB = 1.074 GB.
 
 # %% solve="cache_bytes" points=2 difficulty=1 importance=5 minutes=5
 def cache_bytes(L: int, B: int, T: int, n_kv_heads: int, d_head: int, bytes_per_element: int) -> int:
@@ -855,11 +868,11 @@ check(cache_bytes)
 #
 # ```mermaid
 # flowchart TB
-#     subgraph MHA
-#         a0["q0"] --> A0["kv0"]
-#         a1["q1"] --> A1["kv1"]
-#         a2["q2"] --> A2["kv2"]
-#         a3["q3"] --> A3["kv3"]
+#     subgraph MQA
+#         c0["q0"] --> C0["kv0"]
+#         c1["q1"] --> C0
+#         c2["q2"] --> C0
+#         c3["q3"] --> C0
 #     end
 #     subgraph GQA
 #         b0["q0"] --> B0["kv0"]
@@ -867,11 +880,11 @@ check(cache_bytes)
 #         b2["q2"] --> B1["kv1"]
 #         b3["q3"] --> B1
 #     end
-#     subgraph MQA
-#         c0["q0"] --> C0["kv0"]
-#         c1["q1"] --> C0
-#         c2["q2"] --> C0
-#         c3["q3"] --> C0
+#     subgraph MHA
+#         a0["q0"] --> A0["kv0"]
+#         a1["q1"] --> A1["kv1"]
+#         a2["q2"] --> A2["kv2"]
+#         a3["q3"] --> A3["kv3"]
 #     end
 # ```
 #
@@ -892,7 +905,20 @@ print("repeat reads            ", kv.repeat(1, 3, 1, 1).flatten().tolist(), "  a
 # %% [markdown]
 # The wrong one raises nothing, and a model trained from scratch with it learns as well as any: the pairing is a
 # convention. It shows when published weights are loaded, and it cannot show with one key head or with as many key
-# heads as queries, where both functions agree. Expand when reading; **store** the few heads, or nothing is saved.
+# heads as queries, where both functions agree. Expand when reading; **store** the few heads, or nothing is saved. The
+# same with numbers: 6 query heads read 2 stored ones. PyTorch's `enable_gqa=True` pairs the heads in the same way, and
+# the stored tensors have the size that the formula says.
+
+# %% demo
+torch.manual_seed(0)
+q, k, v = (torch.randn(1, heads, 5, 16) for heads in (6, 2, 2))
+keys, values = KVCache(batch=1, n_heads=2, max_len=5, d_k=16).append(k, v)
+expanded = (stored.repeat_interleave(3, dim=1) for stored in (keys, values))
+out = F.scaled_dot_product_attention(q, *expanded, is_causal=True)
+built_in = F.scaled_dot_product_attention(q, keys, values, is_causal=True, enable_gqa=True)
+print(f"largest difference from enable_gqa=True: {(out - built_in).abs().max():.1e}")
+held = sum(stored.numel() * stored.element_size() for stored in (keys, values))
+print(f"bytes held: {held}, by the formula: {cache_bytes(L=1, B=1, T=5, n_kv_heads=2, d_head=16, bytes_per_element=4)}")
 
 # %% [markdown]
 # ### Experiment: when does the cache outgrow the model?
@@ -903,27 +929,21 @@ print("repeat reads            ", kv.repeat(1, 3, 1, 1).flatten().tolist(), "  a
 #
 # - (a) At a few hundred tokens.
 # - (b) At some ten thousands.
-# - (c) Never within 128 thousand tokens; it is a cache, after all.
+# - (c) Never within 131 072 tokens; it is a cache, after all.
 
 # %% demo
 contexts = [2**p for p in range(9, 18)]  # 512 ... 131072
 weights = 16.06e9  # bytes: 8.03 billion parameters in 16 bits
 fig, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
-for name, n_kv_heads, marker in (
-    ("MHA, 32 KV heads", 32, "o"),
-    ("GQA, 8 KV heads", 8, "s"),
-    ("MQA, 1 KV head", 1, "^"),
-):
+for name, n_kv_heads, style in (("MHA, 32 KV heads", 32, "C0o-"), ("GQA, 8 KV heads", 8, "C1s-"), ("MQA, 1 KV head", 1, "C3^-")):
     gigabytes = [cache_bytes(32, 1, T, n_kv_heads, 128, 2) / 1e9 for T in contexts]
-    ax.loglog(contexts, gigabytes, marker + "-", base=2, label=name)
-    print(
-        f"{name:<17} {cache_bytes(32, 1, 1, n_kv_heads, 128, 2) // 1024:>4} KiB a token, {gigabytes[-1]:6.2f} GB at 131072"
-    )
+    ax.loglog(contexts, gigabytes, style, label=name)
+    print(f"{name:<17} {cache_bytes(32, 1, 1, n_kv_heads, 128, 2) // 1024:>4} KiB a token, {gigabytes[-1]:6.2f} GB at 131072")
     print(f"{'':<17} as heavy as the weights at {weights / cache_bytes(32, 1, 1, n_kv_heads, 128, 2):>10,.0f} tokens")
 ax.axhline(weights / 1e9, color="black", linestyle="--", linewidth=1)
 ax.text(contexts[0], weights / 1e9 * 1.15, "the weights, 16 GB", va="bottom")
 ax.set_xticks(contexts[::2], [f"{T:,}" for T in contexts[::2]])
-ax.set_yticks([2**-6, 2**-3, 1, 8, 64], ["1/64", "1/8", "1", "8", "64"])
+ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
 ax.set(title="When does the cache of one sequence outgrow the model?", xlabel="context (tokens)", ylabel="cache (GB)")
 ax.minorticks_off()
 ax.grid(alpha=0.3)
@@ -938,8 +958,8 @@ plt.show()
 #   the weights are shared.
 # - (b) is right for MHA. The factor between the lines is exactly the ratio of stored heads, 4 from MHA to GQA and 8 from
 #   there to MQA.
-# - (c) underestimates it. At 128 thousand tokens the MHA cache is four times the model, the GQA cache about its equal;
-#   only MQA stays far below.
+# - (c) underestimates it. At 131 072 tokens the MHA cache is four times the model, the GQA cache about its equal; only
+#   MQA stays far below.
 #
 # When serving, the weights are a fixed cost and the cache decides how many sequences fit beside them.
 
@@ -964,7 +984,6 @@ plt.show()
 # By hand: $d_\text{model} = 4$, 2 query heads and 1 key/value head of width 2, $d_\text{ff} = 8$, one layer, $V = 10$, $t = 3$:
 # query $2 \cdot 4 \cdot 4 = 32$, key and value $2 \cdot 2 \cdot 4 \cdot 2 = 32$, scores and sum $2 \cdot 2 \cdot 4 \cdot 4 = 64$, output
 # $2 \cdot 4 \cdot 4 = 32$, FFN $3 \cdot 2 \cdot 4 \cdot 8 = 192$, logits $2 \cdot 4 \cdot 10 = 80$. Together 432.
-
 
 # %% solve="decode_flops" points=4 difficulty=2 importance=4 minutes=15
 def decode_flops(
@@ -1028,12 +1047,18 @@ check(decode_flops)
 # Three quantities are easily mixed up, so keep them apart, and say for each statement whether you mean training,
 # prefill or decode:
 #
-# - **parameters**: fixed, independent of batch and context; read once for every decode step;
+# - **parameters**: fixed, independent of batch and context; read once for every decode step, but for the input embedding,
+#   of which each new token reads one row;
 # - **KV cache**: grows with batch times context; kept between steps;
-# - **score matrix**: $T \times T$ for each head in a prefill (and never stored by fused kernels), one row in a decode step.
+# - **score matrix**: $T \times T$ for each head in a prefill (never stored by fused kernels, which compute scores, softmax and
+#   weighted sum in one go), one row in a decode step.
 #
 # For the first column, by hand: one token leaves $2 \cdot 32 \cdot 8 \cdot 128 = 65\,536$ numbers, in 16 bits 131 072 bytes =
-# 128 KiB. A context of 8192 tokens is exactly 1 GiB, and one of 131 072 tokens is 16 GiB, as much as the model.
+# 128 KiB. A context of 8192 tokens is exactly 1 GiB, and one of 131 072 tokens is 16 GiB, somewhat more than the model
+# (16.06 GB = 15.0 GiB).
+#
+# A query of Mistral 7B sees the last 4096 positions only, so its cache may drop older ones. The table computes it as if
+# without this window; the last printed line counts it.
 
 # %% demo
 cards = {
@@ -1042,28 +1067,34 @@ cards = {
     "Mistral 7B": dict(L=32, d_model=4096, n_heads=32, n_kv_heads=8, d_head=128, d_ff=14336, vocab_size=32000),
     "GPT-3 175B": dict(L=96, d_model=12288, n_heads=96, n_kv_heads=96, d_head=128, d_ff=49152, vocab_size=50257),
 }
-print(f"{'':<12} {'cache a token':>14} {'at 8192 tokens':>15} {'FLOPs, t = 0':>14} {'t = 8192':>11} {'t = 131072':>12}")
+print(f"{'':<12} {'cache a token':>14} {'at 8192 tokens':>15} {'FLOPs, t = 0':>14} {'t = 8192':>16} {'t = 131072':>16}")
 for name, card in cards.items():
     shape = dict(L=card["L"], n_kv_heads=card["n_kv_heads"], d_head=card["d_head"], bytes_per_element=2)
     token, full = (cache_bytes(B=1, T=T, **shape) for T in (1, 8192))
     line = f"{name:<12} {token / 2**10:>10,.0f} KiB {full / 2**30:>11.2f} GiB"
     if name != "GPT-3 175B":
-        line += "".join(f" {decode_flops(t, **card) / 1e9:>9.1f} G " for t in (0, 8192, 131072))
+        first, *later = (decode_flops(t, **card) for t in (0, 8192, 131072))
+        line += f" {first / 1e9:>12.1f} G" + "".join(f" {f / 1e9:>6.1f} G {f / first - 1:>+6.0%}" for f in later)
     print(line)
+card = cards["Mistral 7B"]
+most = cache_bytes(card["L"], 1, 4096, card["n_kv_heads"], card["d_head"], 2), decode_flops(4095, **card)
+print(f"Mistral 7B with its window: never more than {most[0] / 2**30:.2f} GiB and {most[1] / 1e9:.1f} G FLOPs a step")
 
 # %% [markdown]
-# GPT-3 would need 4.5 MiB for each token: no sharing of heads, and 96 layers. The 70B model of 2024, with $80/32$ as many
-# layers as its small sister and the same 8 key/value heads, needs only 2.5 times the cache of the 8B model. The FLOPs
-# hardly move up to 8192 tokens: the weights dominate, at 2 FLOPs each. At 131 072 tokens attention is most of the work.
+# GPT-3 would need 4608 KiB = 4.5 MiB for each token: no sharing of heads, and 96 layers. The 70B model of 2024, with
+# $80/32$ as many layers as its small sister and the same 8 key/value heads, needs only 2.5 times the cache of the 8B
+# model. The percentages are what attention to the cached positions adds to the FLOPs of the first token. Up to 8192
+# tokens the weights still dominate, at 2 FLOPs each; at 131 072 tokens attention is most of the work.
 
 # %% [markdown]
 # ## Why decode waits for memory
 #
-# A processor needs operands. Let $P$ be its peak rate in FLOP/s and $W$ the rate at which it reads memory in bytes/s.
-# A task with $f$ FLOPs that reads $m$ bytes takes at least $\max(f/P,\; m/W)$ seconds (the *roofline* model; Williams,
-# Waterman and Patterson 2009). The ratio $f/m$, the **arithmetic intensity**, decides which of the two it is: below
-# $P/W$ the task is *memory bound*. The data sheet of NVIDIA's A100 with 80 GB (SXM) gives 312 TFLOP/s in bfloat16 and
-# 2039 GB/s, so $P/W = 153$ FLOP/byte.
+# A processor needs operands. Let $P$ be its peak rate in FLOP/s and $\beta$ its bandwidth, the bytes of memory that it
+# reads in a second. A task with $f$ FLOPs that reads $m$ bytes takes at least $\max(f/P,\; m/\beta)$ seconds (the
+# *roofline* model; Williams, Waterman and Patterson 2009). The ratio $f/m$, the **arithmetic intensity**, decides which of
+# the two it is: below $P/\beta$ the task is *memory bound*. The data sheet of NVIDIA's A100 with 80 GB (its SXM module,
+# the faster of the two forms in which it is sold) gives 312 TFLOP/s in bfloat16 and 2039 GB/s, so $P/\beta = 153$
+# FLOP/byte.
 #
 # - **Weights, decode.** Every weight is read (2 bytes) and used for one multiply-add (2 FLOPs) for each sequence: the
 #   intensity is $B$ FLOP/byte. With one sequence, 153 times too little.
@@ -1089,7 +1120,8 @@ for name, card in cards.items():
 torch.manual_seed(0)
 W = torch.randn(4096, 4096)
 rows = [1, 2, 4, 8, 16, 32, 64]
-times = [milliseconds(lambda: torch.randn(n, 4096) @ W, repeats=9) for n in rows]
+inputs = [torch.randn(n, 4096) for n in rows]
+times = [milliseconds(lambda: x @ W, repeats=9) for x in inputs]
 rates = [2 * n * 4096**2 / (1e6 * ms) for n, ms in zip(rows, times)]
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.6), layout="constrained")
@@ -1107,14 +1139,13 @@ for ax in (left, right):
 fig.suptitle("What do more rows cost when the matrix must be read anyway?")
 plt.show()
 print(f"16 rows took {times[4] / times[0]:.1f} times as long as 1 row; 64 rows {times[6] / times[0]:.1f} times.")
-print(
-    f"One row: {4 * 4096**2 / (1e6 * times[0]):.0f} GB/s of weights read, {rates[0]:.0f} GFLOP/s done; best rate {max(rates):.0f} GFLOP/s."
-)
+print(f"One row: {4 * 4096**2 / (1e6 * times[0]):.0f} GB/s of weights read, {rates[0]:.0f} GFLOP/s done; best rate {max(rates):.0f} GFLOP/s.")
 
 # %% [markdown]
 # The dashed line is proportional cost. The measured line bends away below it, and the right panel says the same the other
 # way round: with one row the processor does a small part of the arithmetic that it is capable of, because it waits for
-# the matrix.
+# the matrix. The first few rows may lie on the dashed line: for very few rows a CPU library may process each row
+# separately and read the matrix each time. Look at 16 and 64.
 #
 # - (a) would put the points on the dashed line.
 # - (b) is the picture on a processor with much arithmetic for its memory, a GPU above all.
@@ -1123,9 +1154,10 @@ print(
 #
 # ### Experiment: what does a decode step of the 8B model wait for?
 #
-# Now the same on paper for Llama 3 8B on the A100 of the data sheet: 8.03 billion parameters in 16 bits, 8192 tokens of
-# context in each sequence. Three lower bounds for one step, against the batch: reading the weights, reading the caches,
-# doing the arithmetic. Which one is the highest at a batch of 64?
+# Now the same on paper for Llama 3 8B on the A100 of the data sheet: 8.03 billion parameters in 16 bits (all but the
+# input embedding are read in each step), 8192 tokens of context in each sequence. Three lower bounds for one step,
+# against the batch: reading the weights, reading the caches, doing the arithmetic. Which one is the highest at a batch
+# of 32?
 #
 # - (a) The arithmetic: the batch has made the step compute bound.
 # - (b) Still the weights.
@@ -1133,41 +1165,45 @@ print(
 
 # %% demo
 card, P, bandwidth, T = cards["Llama 3 8B"], 312e12, 2039e9, 8192
-batches = [1, 2, 4, 8, 16, 32, 64, 128]
 one_cache = cache_bytes(card["L"], 1, T, card["n_kv_heads"], card["d_head"], 2)
+read = 2 * (8.03e9 - card["vocab_size"] * card["d_model"])  # bytes of weights in a step
+fits = int((80e9 - 2 * 8.03e9) / one_cache)
+batches = [1, 2, 4, 8, 16, 32, fits]
 bounds = {
-    "reading the weights": [1e3 * 2 * 8.03e9 / bandwidth for B in batches],
+    "reading the weights": [1e3 * read / bandwidth for B in batches],
     "reading the caches": [1e3 * B * one_cache / bandwidth for B in batches],
     "the arithmetic": [1e3 * decode_flops(T, **card, B=B) / P for B in batches],
 }
 fig, ax = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
-for (name, values), marker in zip(bounds.items(), "so^"):
-    ax.loglog(batches, values, marker + "-", label=name)
-fits = (80e9 - 2 * 8.03e9) / one_cache
-ax.axvline(fits, color="black", linestyle="--", linewidth=1)
-ax.text(fits * 0.93, 0.06, "80 GB are full", rotation=90, ha="right", va="bottom")
-ax.set(
-    title="What does one decode step wait for?", xlabel="batch (sequences of 8192 tokens)", ylabel="lower bound (ms)"
-)
+for (name, values), style in zip(bounds.items(), ("C0s-", "C1o--", "C3^:")):
+    ax.loglog(batches, values, style, label=name)
+ax.axvspan(fits, 128, color="0.85", zorder=0)
+ax.text(87, 0.3, "80 GB are full", rotation=90, ha="center", va="center")
+ax.set(title="What does one decode step wait for?", xlabel="batch (sequences of 8192 tokens)", xlim=(0.9, 128))
+ax.set_ylabel("lower bound (ms)")
 ax.set_xticks(batches, [str(B) for B in batches])
 ax.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
 ax.minorticks_off()
 ax.grid(alpha=0.3)
 ax.legend(loc="upper left")
 plt.show()
-print(
-    f"batch 1: at least {bounds['reading the weights'][0]:.1f} ms a token for the weights, {bounds['the arithmetic'][0]:.2f} ms of arithmetic"
-)
-print(f"weights and caches take equal time at a batch of {2 * 8.03e9 / one_cache:.0f}; memory is full at {fits:.0f}")
+print(f"batch 1: at least {bounds['reading the weights'][0]:.1f} ms a token for the weights, {bounds['the arithmetic'][0]:.2f} ms of arithmetic")
+print(f"weights and caches take equal time at a batch of {read / one_cache:.0f}; memory is full at {fits}")
 
 # %% [markdown]
 # The weights are a flat line, since the whole batch shares one read. Caches and arithmetic both grow in proportion to
-# the batch, so their order never changes.
+# the batch, so their order never changes. The shaded batches do not fit into the memory.
 #
 # - (a) never happens here: per sequence the caches cost far more time than the arithmetic, at every batch.
 # - (b) holds for small batches only.
-# - (c) is right. From a batch of about 15 on, the caches are the largest item, and at about 60 sequences the memory is
-#   full. This is why models store few key/value heads and why caches are kept in 8 bits or fewer.
+# - (c) is right: beyond the first printed batch the caches are the largest item, until the memory is full. This is why
+#   models store few key/value heads, and why caches are stored in fewer bits: 8 instead of 16 halve the line of the
+#   caches and double the sequences that fit, at the price of rounding every key and value.
+#
+# Three terms of serving follow from the two stages. *Time to first token* is the prefill and the wait before it, *time
+# per output token* the decode step. *Continuous batching* (Yu et al. 2022) lets a waiting request take the place of a
+# finished one after any step, so that the batch stays large. *Prefix caching* keeps the keys and values of a beginning
+# that many requests share; it is right because a key depends only on the tokens up to its own.
 
 # %% [markdown] claims="001.s10-g"
 # ## What goes wrong
@@ -1177,7 +1213,7 @@ print(f"weights and caches take equal time at a batch of {2 * 8.03e9 / one_cache
 #
 # | symptom | likely cause |
 # | --- | --- |
-# | prefill right, the first decode step wrong | the causal mask is aligned top left, or the position starts at 0 again |
+# | prefill right, the first decode step wrong | the causal mask is aligned top left, the position starts at 0 again, or stored keys are rotated (RoPE) a second time |
 # | one token at a time right, chunks wrong | no mask within the chunk, or a mask aligned top left |
 # | right alone, wrong in a padded batch | pads visible, visibility not kept in the cache, or positions that count pads |
 # | the second prompt depends on the first | a cache kept in the module, in a global or in a default argument |
@@ -1187,10 +1223,9 @@ print(f"weights and caches take equal time at a batch of {2 * 8.03e9 / one_cache
 #
 # ### Bug hunt
 #
-# A colleague wants PyTorch's fused attention instead of your matrix products. The prefill agrees to the last digit. Then
-# the decode steps go wrong. Run the cell, explain the numbers, and mend the function. `check(fused_attend,
+# A colleague wants PyTorch's fused attention (one call) instead of your matrix products. The prefill agrees to the last
+# digit. Then the decode steps go wrong. Run the cell, explain the numbers, and mend the function. `check(fused_attend,
 # "attend_with_cache")` judges it.
-
 
 # %% demo
 def fused_attend(q, k, v, cache=None, visible=None):
@@ -1212,9 +1247,7 @@ out, cache = fused_attend(q[:, :, :5], k[:, :, :5], v[:, :, :5])
 print(f"prefill of 5: error {(out - whole[:, :, :5]).abs().max():.1e}")
 for t in (5, 6, 7):
     out, cache = fused_attend(*(x[:, :, t : t + 1] for x in (q, k, v)), cache)
-    print(
-        f"decode {t}:     error {(out - whole[:, :, t : t + 1]).abs().max():.1e}, first head {out[0, 0, 0, :2].tolist()}"
-    )
+    print(f"decode {t}:     error {(out - whole[:, :, t : t + 1]).abs().max():.1e}, first head {out[0, 0, 0, :2].tolist()}")
 
 # %% [markdown]
 # <details><summary>What is wrong, and how to mend it</summary>
@@ -1275,7 +1308,8 @@ for t in (5, 6, 7):
 # %% [markdown] essay="why_decode_is_memory_bound" points=3
 # **4. Why is decode memory bound, and what helps?** In 90 seconds or about ten sentences. Say what is read and what is
 # computed in one decode step, name the arithmetic intensity of the weights and of the cache, compare with prefill, and
-# name two measures, each with what it improves and what it costs.
+# name two measures, each with what it improves and what it costs. One point for what is read and computed, one for the
+# intensities and the comparison, one for the two measures with their price. (Double-click this cell to write.)
 #
 # ### BEGIN SOLUTION
 # One decode step computes one new position for each sequence. It reads all weights once and the whole KV cache of every
@@ -1301,7 +1335,7 @@ for t in (5, 6, 7):
 # | --- | --- |
 # | new queries, keys, values | `(B, H, T_new, d_k)`, `(B, H, T_new, d_k)`, `(B, H, T_new, d_v)` |
 # | cache of one layer | keys `(B, n_kv_heads, T, d_k)`, values `(B, n_kv_heads, T, d_v)`, visibility `(B, T)` |
-# | mask | `(T_new, T)`, row $i$ sees key $j \le i + T - T_\text{new}$: bottom right; and no pads |
+# | mask | `(T_new, T)`, new query $i$ sees key $j \le i + T - T_\text{new}$: bottom right; and no pads |
 # | position of a new token | the number of real tokens before it in its row |
 # | prefill | `(B, T)` ids to `(B, V)` logits and a cache: a decode step from an empty cache |
 # | decode step | `(B, 1)` ids and a cache to `(B, V)` logits and a longer cache |
@@ -1313,9 +1347,6 @@ for t in (5, 6, 7):
 # - It removes repeated projections, not the reading: a decode step still grows with the context.
 # - Prefill is limited by arithmetic, decode by memory. Say which one you mean.
 # - Test: cached equals full, for every way of cutting.
-#
-# Lesson 09 chooses tokens by other rules than the largest logit; lesson 13 expands shared heads and bounds the cache by
-# a window.
 
 # %% demo
 progress()

@@ -70,11 +70,7 @@ ENTRIES: list[Entry] = [
         slip="The loop handles matrices only: with more leading dimensions it adds up too much. Use dim=-1.",
     ),
     Variant(exercise="row_sums", name="einsum", source='def row_sums(x):\n    return torch.einsum("...n->...", x)'),
-    Variant(
-        exercise="row_sums",
-        name="product_with_ones",
-        source="def row_sums(x):\n    return x @ torch.ones_like(x[(0,) * (x.dim() - 1)])",
-    ),
+    Variant(exercise="row_sums", name="product_with_ones", source="def row_sums(x):\n    return x @ torch.ones_like(x[(0,) * (x.dim() - 1)])"),
     Variant(exercise="row_sums", name="loop", source="def row_sums(x):\n    return sum(x.unbind(-1))"),
     Variant(exercise="row_sums", name="last_of_cumsum", source="def row_sums(x):\n    return x.cumsum(-1)[..., -1]"),
 ]

@@ -129,9 +129,7 @@ def rnn_step(x, h, Wx, Wh, b):
     Mutant(
         exercise="rnn_step",
         name="tanh_that_overflows",
-        replace={
-            "return torch.tanh(x @ Wx + h @ Wh + b)": "e = torch.exp(2 * (x @ Wx + h @ Wh + b))\n    return (e - 1) / (e + 1)"
-        },
+        replace={"return torch.tanh(x @ Wx + h @ Wh + b)": "e = torch.exp(2 * (x @ Wx + h @ Wh + b))\n    return (e - 1) / (e + 1)"},
         slip="tanh is (e - 1) / (e + 1) with e = exp(2 z): for a large z, e overflows to inf and the state is nan. Take torch.tanh.",
     ),
     Variant(
@@ -213,10 +211,7 @@ def rnn_scan(x, h0, Wx, Wh, b):
     Mutant(
         exercise="rnn_scan",
         name="right_to_left_put_in_order",
-        replace={
-            "range(x.shape[1])": "reversed(range(x.shape[1]))",
-            "torch.stack(outputs, dim=1)": "torch.stack(outputs[::-1], dim=1)",
-        },
+        replace={"range(x.shape[1])": "reversed(range(x.shape[1]))", "torch.stack(outputs, dim=1)": "torch.stack(outputs[::-1], dim=1)"},
         slip="The scan runs from the last position to the first, so each output depends on the future. Start at position 0.",
     ),
     Mutant(
@@ -277,10 +272,7 @@ def rnn_scan(x, h0, Wx, Wh, b):
     Mutant(
         exercise="rnn_scan",
         name="last_step_missing",
-        replace={
-            "range(x.shape[1])": "range(max(x.shape[1] - 1, 1))",
-            "dim=1), h": "dim=1)[:, [*range(len(outputs)), -1][: x.shape[1]]], h",
-        },
+        replace={"range(x.shape[1])": "range(max(x.shape[1] - 1, 1))", "dim=1), h": "dim=1)[:, [*range(len(outputs)), -1][: x.shape[1]]], h"},
         slip="The loop stops one position early and the last output is a copy. range(T) already ends at T - 1.",
     ),
     Mutant(
@@ -312,9 +304,7 @@ def rnn_scan(x, h0, Wx, Wh, b):
     Mutant(
         exercise="rnn_scan",
         name="gradient_cut_every_four_steps",
-        replace={
-            "        outputs.append(h)\n": "        outputs.append(h)\n        if t % 4 == 3:\n            h = h.detach()\n"
-        },
+        replace={"        outputs.append(h)\n": "        outputs.append(h)\n        if t % 4 == 3:\n            h = h.detach()\n"},
         slip="The state is detached every few steps, so gradients do not reach the beginning. Detach nothing.",
     ),
     Mutant(
@@ -344,9 +334,7 @@ def rnn_scan(x, h0, Wx, Wh, b):
     Mutant(
         exercise="rnn_scan",
         name="plain_numbers",
-        replace={
-            "torch.stack(outputs, dim=1)": "torch.tensor([o.tolist() for o in outputs], dtype=x.dtype).transpose(0, 1)"
-        },
+        replace={"torch.stack(outputs, dim=1)": "torch.tensor([o.tolist() for o in outputs], dtype=x.dtype).transpose(0, 1)"},
         slip="The outputs are rebuilt from plain numbers, which cuts the gradient. Stack the tensors themselves.",
     ),
     Mutant(
@@ -460,9 +448,7 @@ def rnn_scan(x, h0, Wx, Wh, b):
     Mutant(
         exercise="rnn_scan",
         name="forgets_after_sixteen_steps",
-        replace={
-            "outputs.append(h)": "outputs.append(h)\n        h = torch.zeros_like(h) if t % 16 == 15 and t + 1 < x.shape[1] else h"
-        },
+        replace={"outputs.append(h)": "outputs.append(h)\n        h = torch.zeros_like(h) if t % 16 == 15 and t + 1 < x.shape[1] else h"},
         slip="Every sixteenth position the state is set to zero. It goes on from step to step, however long the sequence is.",
     ),
     Mutant(
@@ -481,7 +467,7 @@ def rnn_scan(x, h0, Wx, Wh, b):
     LAST[h0.shape] = h.detach()
     return torch.stack(outputs, dim=1), h
 """,
-        slip='An h0 of zeros is taken for "no state given", and the state of the call before is used. The state before step 0 is h0, also where it is zero.',
+        slip="An h0 of zeros is taken for \"no state given\", and the state of the call before is used. The state before step 0 is h0, also where it is zero.",
     ),
     Variant(
         exercise="rnn_scan",
@@ -607,9 +593,7 @@ def dependency_matrix(f, x):
     Mutant(
         exercise="dependency_matrix",
         name="same_shift_for_all_features",
-        replace={
-            "direction = torch.randn(d, generator=generator, dtype=x.dtype).to(x.device)": "direction = torch.randn(1, generator=generator, dtype=x.dtype).to(x.device)"
-        },
+        replace={"direction = torch.randn(d, generator=generator, dtype=x.dtype).to(x.device)": "direction = torch.randn(1, generator=generator, dtype=x.dtype).to(x.device)"},
         slip="All features are shifted by the same number, which a layer that subtracts the mean cannot see. Draw one number a feature.",
     ),
     Mutant(
@@ -675,18 +659,13 @@ def dependency_matrix(f, x):
     Mutant(
         exercise="dependency_matrix",
         name="allclose_by_default",
-        replace={
-            "depends[:, s] |= moved > threshold": "depends[:, s] |= ~torch.isclose(f(changed), before).all(dim=-1)"
-        },
+        replace={"depends[:, s] |= moved > threshold": "depends[:, s] |= ~torch.isclose(f(changed), before).all(dim=-1)"},
         slip="isclose allows a difference in proportion to the output, so a large constant hides a move. Use an absolute threshold.",
     ),
     Mutant(
         exercise="dependency_matrix",
         name="not_undone",
-        replace={
-            "            changed = x.clone()\n": "",
-            "for s in range(T):\n": "changed = x.clone()\n    for s in range(T):\n",
-        },
+        replace={"            changed = x.clone()\n": "", "for s in range(T):\n": "changed = x.clone()\n    for s in range(T):\n"},
         slip="Earlier changes are not undone, so the effects of several inputs add up. Start from the original x for each s.",
     ),
     Mutant(
@@ -747,10 +726,7 @@ def dependency_matrix(f, x):
     Mutant(
         exercise="dependency_matrix",
         name="table_of_features",
-        replace={
-            "torch.zeros(T, T, dtype=torch.bool, device=x.device)": "torch.zeros(T, d, dtype=torch.bool, device=x.device)",
-            "for s in range(T):": "for s in range(min(T, d)):",
-        },
+        replace={"torch.zeros(T, T, dtype=torch.bool, device=x.device)": "torch.zeros(T, d, dtype=torch.bool, device=x.device)", "for s in range(T):": "for s in range(min(T, d)):"},
         slip="The table has d columns. It is positions by positions, (T, T).",
     ),
     Mutant(
@@ -821,9 +797,7 @@ def dependency_matrix(f, x):
     Mutant(
         exercise="dependency_matrix",
         name="another_x",
-        replace={
-            "T, d = x.shape\n": "T, d = x.shape\n    x = torch.randn(T, d, generator=torch.Generator().manual_seed(1), dtype=x.dtype)\n"
-        },
+        replace={"T, d = x.shape\n": "T, d = x.shape\n    x = torch.randn(T, d, generator=torch.Generator().manual_seed(1), dtype=x.dtype)\n"},
         slip="x is replaced by random numbers. The dependences of f may vary with its input: start from the x that was given.",
     ),
     Mutant(
@@ -866,37 +840,25 @@ def dependency_matrix(f, x):
     Mutant(
         exercise="dependency_matrix",
         name="no_changes_of_a_hundred",
-        replace={
-            "dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)",
-            "[0.1, 1.0, 10.0, 100.0]": "[0.1, 1.0, 10.0]",
-        },
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[0.1, 1.0, 10.0]"},
         slip="No change has the size 100, so a function that answers to such changes alone seems to depend on nothing.",
     ),
     Mutant(
         exercise="dependency_matrix",
         name="no_changes_of_ten_alone",
-        replace={
-            "dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)",
-            "[0.1, 1.0, 10.0, 100.0]": "[0.1, 1.0, 100.0, 100.0]",
-        },
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[0.1, 1.0, 100.0, 100.0]"},
         slip="No change has the size 10, so a function that answers to such changes alone seems to depend on nothing.",
     ),
     Mutant(
         exercise="dependency_matrix",
         name="no_changes_of_one",
-        replace={
-            "dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)",
-            "[0.1, 1.0, 10.0, 100.0]": "[0.1, 10.0, 100.0, 100.0]",
-        },
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[0.1, 10.0, 100.0, 100.0]"},
         slip="No change has the size 1, so a function that answers to such changes alone seems to depend on nothing.",
     ),
     Mutant(
         exercise="dependency_matrix",
         name="no_changes_of_a_tenth",
-        replace={
-            "dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)",
-            "[0.1, 1.0, 10.0, 100.0]": "[1.0, 1.0, 10.0, 100.0]",
-        },
+        replace={"dtype=x.dtype).to(x.device)": "dtype=x.dtype).sign().to(x.device)", "[0.1, 1.0, 10.0, 100.0]": "[1.0, 1.0, 10.0, 100.0]"},
         slip="No change has the size 0.1, so a function that answers to such changes alone seems to depend on nothing.",
     ),
     Mutant(
@@ -1019,10 +981,7 @@ def dependency_matrix(f, x):
     Mutant(
         exercise="sequential_steps",
         name="rows_swapped",
-        replace={
-            'if kind == "rnn":': 'if kind in ("attention", "conv"):',
-            'if kind in ("attention", "conv"):': 'if kind == "rnn":',
-        },
+        replace={'if kind == "rnn":': 'if kind in ("attention", "conv"):', 'if kind in ("attention", "conv"):': 'if kind == "rnn":'},
         slip="The answers are exchanged: the RNN's steps wait for each other, those of attention and convolution do not.",
     ),
     Mutant(
@@ -1081,9 +1040,7 @@ def sequential_steps(kind, T):
     Mutant(
         exercise="sequential_steps",
         name="nothing_for_one_position",
-        replace={
-            '    if kind in ("attention", "conv"):\n        return 1\n': '    if kind in ("attention", "conv"):\n        return min(1, T - 1)\n'
-        },
+        replace={'    if kind in ("attention", "conv"):\n        return 1\n': '    if kind in ("attention", "conv"):\n        return min(1, T - 1)\n'},
         slip="For T = 1 it returns 0. A single position still takes one step.",
     ),
     Mutant(
@@ -1106,7 +1063,7 @@ def sequential_steps(kind, T):
     Mutant(
         exercise="sequential_steps",
         name="any_length",
-        replace={'    if T < 1:\n        raise ValueError(f"T={T}: a sequence has at least one position")\n': ""},
+        replace={"    if T < 1:\n        raise ValueError(f\"T={T}: a sequence has at least one position\")\n": ""},
         slip="A length below 1 is accepted. The docstring promises ValueError for T < 1.",
     ),
     Mutant(
@@ -1298,9 +1255,7 @@ def sequential_steps(kind, T):
     Mutant(
         exercise="path_length",
         name="no_check_of_k",
-        replace={
-            '        if k < 3 or k % 2 == 0:\n            raise ValueError(f"k={k}: a centered kernel that reaches its neighbors has an odd width of at least 3")\n': ""
-        },
+        replace={"        if k < 3 or k % 2 == 0:\n            raise ValueError(f\"k={k}: a centered kernel that reaches its neighbors has an odd width of at least 3\")\n": ""},
         slip="k is not checked. An even k or one below 3 raises ValueError.",
     ),
     Mutant(
@@ -1317,16 +1272,13 @@ def path_length(kind, T, k=3):
     Mutant(
         exercise="path_length",
         name="k_checked_after_the_shortcut",
-        replace={
-            "        if k < 3 or k % 2 == 0:": "        if T > 1 and (k < 3 or k % 2 == 0):",
-            "reach = k // 2": "reach = max(1, k // 2)",
-        },
+        replace={"        if k < 3 or k % 2 == 0:": "        if T > 1 and (k < 3 or k % 2 == 0):", "reach = k // 2": "reach = max(1, k // 2)"},
         slip="For T = 1 a wrong k goes through. It raises ValueError whatever the length.",
     ),
     Mutant(
         exercise="path_length",
         name="any_length",
-        replace={'    if T < 1:\n        raise ValueError(f"T={T}: a sequence has at least one position")\n': ""},
+        replace={"    if T < 1:\n        raise ValueError(f\"T={T}: a sequence has at least one position\")\n": ""},
         slip="A length below 1 is accepted. The docstring promises ValueError for T < 1.",
     ),
     Mutant(
@@ -1457,10 +1409,7 @@ def path_length(kind, T, k=3):
     Mutant(
         exercise="rnn_flops",
         name="linear_in_width",
-        replace={
-            "input_maps = 2 * B * T * d * d": "input_maps = 2 * B * T * d",
-            "recurrence = 2 * B * T * d * d": "recurrence = 2 * B * T * d",
-        },
+        replace={"input_maps = 2 * B * T * d * d": "input_maps = 2 * B * T * d", "recurrence = 2 * B * T * d * d": "recurrence = 2 * B * T * d"},
         slip="A row times a (d, d) matrix takes d * d multiply-adds, not d.",
     ),
     Mutant(
@@ -1484,10 +1433,7 @@ def path_length(kind, T, k=3):
     Mutant(
         exercise="rnn_flops",
         name="exact_additions",
-        replace={
-            "input_maps = 2 * B * T * d * d": "input_maps = B * T * d * (2 * d - 1)",
-            "recurrence = 2 * B * T * d * d": "recurrence = B * T * d * (2 * d - 1)",
-        },
+        replace={"input_maps = 2 * B * T * d * d": "input_maps = B * T * d * (2 * d - 1)", "recurrence = 2 * B * T * d * d": "recurrence = B * T * d * (2 * d - 1)"},
         slip="A sum of d products has d - 1 additions, but the convention counts every multiply-add as 2: 2 d for each result.",
     ),
     Mutant(
@@ -1592,10 +1538,7 @@ def rnn_flops(B, T, d):
     Mutant(
         exercise="attention_flops",
         name="full_width_for_every_head",
-        replace={
-            "scores = 2 * B * H * pairs * (d_model // H)": "scores = 2 * B * H * pairs * d_model",
-            "weighted_sum = 2 * B * H * pairs * (d_model // H)": "weighted_sum = 2 * B * H * pairs * d_model",
-        },
+        replace={"scores = 2 * B * H * pairs * (d_model // H)": "scores = 2 * B * H * pairs * d_model", "weighted_sum = 2 * B * H * pairs * (d_model // H)": "weighted_sum = 2 * B * H * pairs * d_model"},
         slip="Each head is counted at the full width. A head is d_model / H wide, so the number of heads cancels.",
     ),
     Mutant(
@@ -1631,10 +1574,7 @@ def rnn_flops(B, T, d):
     Mutant(
         exercise="attention_flops",
         name="causal_halves_everything",
-        replace={
-            "pairs = T * (T + 1) // 2 if causal else T * T": "pairs = T * T",
-            "projections + scores + weighted_sum": "(projections + scores + weighted_sum) // (2 if causal else 1)",
-        },
+        replace={"pairs = T * (T + 1) // 2 if causal else T * T": "pairs = T * T", "projections + scores + weighted_sum": "(projections + scores + weighted_sum) // (2 if causal else 1)"},
         slip="The mask halves the projections too. It concerns the pairs alone.",
     ),
     Mutant(
@@ -1664,17 +1604,13 @@ def rnn_flops(B, T, d):
     Mutant(
         exercise="attention_flops",
         name="batch_attends_to_itself",
-        replace={
-            "pairs = T * (T + 1) // 2 if causal else T * T": "pairs = B * (T * (T + 1) // 2 if causal else T * T)"
-        },
+        replace={"pairs = T * (T + 1) // 2 if causal else T * T": "pairs = B * (T * (T + 1) // 2 if causal else T * T)"},
         slip="The batch is counted twice in the T^2 part: positions attend within their own sequence only.",
     ),
     Mutant(
         exercise="attention_flops",
         name="projections_of_a_head",
-        replace={
-            "projections = 4 * 2 * B * T * d_model * d_model": "projections = 4 * 2 * B * T * d_model * (d_model // H)"
-        },
+        replace={"projections = 4 * 2 * B * T * d_model * d_model": "projections = 4 * 2 * B * T * d_model * (d_model // H)"},
         slip="The projections are counted for one head. Together the heads are d_model wide.",
     ),
     Mutant(
@@ -1686,17 +1622,13 @@ def rnn_flops(B, T, d):
     Mutant(
         exercise="attention_flops",
         name="any_heads",
-        replace={
-            '    if d_model % H != 0:\n        raise ValueError(f"d_model={d_model} does not divide into H={H} heads")\n': ""
-        },
+        replace={"    if d_model % H != 0:\n        raise ValueError(f\"d_model={d_model} does not divide into H={H} heads\")\n": ""},
         slip="A number of heads that does not divide d_model is accepted. It raises ValueError.",
     ),
     Mutant(
         exercise="attention_flops",
         name="assertion",
-        replace={
-            '    if d_model % H != 0:\n        raise ValueError(f"d_model={d_model} does not divide into H={H} heads")\n': "    assert d_model % H == 0\n"
-        },
+        replace={"    if d_model % H != 0:\n        raise ValueError(f\"d_model={d_model} does not divide into H={H} heads\")\n": "    assert d_model % H == 0\n"},
         slip="It raises AssertionError. The docstring promises ValueError.",
     ),
     Mutant(
@@ -1708,10 +1640,7 @@ def rnn_flops(B, T, d):
     Mutant(
         exercise="attention_flops",
         name="through_float",
-        replace={
-            "pairs = T * (T + 1) // 2 if causal else T * T": "pairs = T * (T + 1) / 2 if causal else T * T",
-            "return projections + scores + weighted_sum": "return int(projections + scores + weighted_sum)",
-        },
+        replace={"pairs = T * (T + 1) // 2 if causal else T * T": "pairs = T * (T + 1) / 2 if causal else T * T", "return projections + scores + weighted_sum": "return int(projections + scores + weighted_sum)"},
         slip="The count goes through a float and loses its last digits for large sizes. Divide with `//`.",
     ),
     Variant(
@@ -1776,10 +1705,7 @@ def attention_flops(B, T, d_model, H, causal=False):
     Mutant(
         exercise="crossover_length",
         name="scores_only",
-        replace={
-            "return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 4 * d_model",
-            "return 2 * d_model + d_ff": "return 4 * d_model + 2 * d_ff",
-        },
+        replace={"return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 4 * d_model", "return 2 * d_model + d_ff": "return 4 * d_model + 2 * d_ff"},
         slip="Only one of Q K^T and A V is on the square's side. Both are: 4 T^2 d.",
     ),
     Mutant(
@@ -1827,28 +1753,19 @@ def attention_flops(B, T, d_model, H, causal=False):
     Mutant(
         exercise="crossover_length",
         name="three_projections",
-        replace={
-            "return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 3 * d_model // 2",
-            "return 2 * d_model + d_ff": "return 3 * d_model // 2 + d_ff",
-        },
+        replace={"return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 3 * d_model // 2", "return 2 * d_model + d_ff": "return 3 * d_model // 2 + d_ff"},
         slip="Three projections are counted. The output map is the fourth: 8 T d^2 in all.",
     ),
     Mutant(
         exercise="crossover_length",
         name="causal",
-        replace={
-            "return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 4 * d_model - 1",
-            "return 2 * d_model + d_ff": "return 4 * d_model + 2 * d_ff - 1",
-        },
+        replace={"return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 4 * d_model - 1", "return 2 * d_model + d_ff": "return 4 * d_model + 2 * d_ff - 1"},
         slip="The square is counted causally. Full attention is asked for: T^2 pairs.",
     ),
     Mutant(
         exercise="crossover_length",
         name="first_length_above",
-        replace={
-            "return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 2 * d_model + 1",
-            "return 2 * d_model + d_ff": "return 2 * d_model + d_ff + 1",
-        },
+        replace={"return 2 * d_model  # 4 T^2 d = 8 T d^2": "return 2 * d_model + 1", "return 2 * d_model + d_ff": "return 2 * d_model + d_ff + 1"},
         slip="That is the first length at which the square costs more. The length of equal cost is asked for.",
     ),
     Mutant(
@@ -1860,10 +1777,7 @@ def attention_flops(B, T, d_model, H, causal=False):
     Mutant(
         exercise="crossover_length",
         name="square_root",
-        replace={
-            "return 2 * d_model  # 4 T^2 d = 8 T d^2": "return math.isqrt(8 * d_model**2)",
-            "return 2 * d_model + d_ff": "return math.isqrt(8 * d_model**2 + 4 * d_model * d_ff)",
-        },
+        replace={"return 2 * d_model  # 4 T^2 d = 8 T d^2": "return math.isqrt(8 * d_model**2)", "return 2 * d_model + d_ff": "return math.isqrt(8 * d_model**2 + 4 * d_model * d_ff)"},
         slip="A T is missing on the linear side: both sides grow with T, so one T cancels and no root is left.",
     ),
     Variant(

@@ -56,9 +56,7 @@ def qkv_projection(x, Wq, Wk, Wv):
     Mutant(
         exercise="qkv_projection",
         name="stacked",
-        replace={
-            "x @ Wq, x @ Wk, x @ Wv": "torch.stack([x @ Wq, x @ Wk, x @ Wv]) if Wv.shape == Wk.shape else torch.cat([x @ Wq, x @ Wk, x @ Wv], -1)"
-        },
+        replace={"x @ Wq, x @ Wk, x @ Wv": "torch.stack([x @ Wq, x @ Wk, x @ Wv]) if Wv.shape == Wk.shape else torch.cat([x @ Wq, x @ Wk, x @ Wv], -1)"},
         slip="The three results are packed into one tensor. Return them as a tuple: their widths may differ.",
     ),
     Mutant(
@@ -124,9 +122,7 @@ def qkv_projection(x, Wq, Wk, Wv):
     Mutant(
         exercise="qkv_projection",
         name="clears_x",
-        replace={
-            "return x @ Wq, x @ Wk, x @ Wv": "results = x @ Wq, x @ Wk, x @ Wv\n    x.detach().zero_()\n    return results"
-        },
+        replace={"return x @ Wq, x @ Wk, x @ Wv": "results = x @ Wq, x @ Wk, x @ Wv\n    x.detach().zero_()\n    return results"},
         slip="The call changes x. It belongs to the caller: leave it as it is.",
     ),
     Mutant(
@@ -216,10 +212,7 @@ def softmax(x, dim):
     Mutant(
         exercise="softmax",
         name="last_axis_always",
-        replace={
-            "x.amax(dim=dim, keepdim=True)": "x.amax(dim=-1, keepdim=True)",
-            "powers.sum(dim=dim, keepdim=True)": "powers.sum(dim=-1, keepdim=True)",
-        },
+        replace={"x.amax(dim=dim, keepdim=True)": "x.amax(dim=-1, keepdim=True)", "powers.sum(dim=dim, keepdim=True)": "powers.sum(dim=-1, keepdim=True)"},
         slip="It always runs along the last axis. Use the argument `dim`, for the maximum and for the sum.",
     ),
     Mutant(
@@ -249,9 +242,7 @@ def softmax(x, dim):
     Mutant(
         exercise="softmax",
         name="in_place",
-        replace={
-            "shifted = x - x.amax(dim=dim, keepdim=True)": "shifted = x.sub_(x.amax(dim=dim, keepdim=True).clone())"
-        },
+        replace={"shifted = x - x.amax(dim=dim, keepdim=True)": "shifted = x.sub_(x.amax(dim=dim, keepdim=True).clone())"},
         slip="It subtracts in place and so changes the caller's x. Make a new tensor.",
     ),
     Mutant(
@@ -377,9 +368,7 @@ def softmax(x, dim):
     Mutant(
         exercise="attention_loop",
         name="best_key_only",
-        replace={
-            "sum(weight * value for weight, value in zip(weights, v))": "v[scores.argmax()] + 0 * sum(weight * value for weight, value in zip(weights, v))"
-        },
+        replace={"sum(weight * value for weight, value in zip(weights, v))": "v[scores.argmax()] + 0 * sum(weight * value for weight, value in zip(weights, v))"},
         slip="It takes the value of the best key alone. Attention mixes all values by their weights.",
     ),
     Mutant(
@@ -553,9 +542,7 @@ def attention_loop(q, k, v):
     Mutant(
         exercise="attention_loop",
         name="python_numbers",
-        replace={
-            "torch.stack([query @ key for key in k])": "torch.tensor([(query @ key).item() for key in k], dtype=q.dtype)"
-        },
+        replace={"torch.stack([query @ key for key in k])": "torch.tensor([(query @ key).item() for key in k], dtype=q.dtype)"},
         slip=".item() cuts the scores off the graph: no gradient reaches q and k. Use torch.stack on the products.",
     ),
     Mutant(
@@ -625,9 +612,7 @@ def attention_loop(q, k, v):
     Mutant(
         exercise="attention_loop",
         name="winner_takes_all",
-        replace={
-            "weights = softmax(scores, dim=0)": "weights = softmax(scores, dim=0) if scores.max() - scores.min() < 500 else (scores == scores.max()).to(q.dtype)"
-        },
+        replace={"weights = softmax(scores, dim=0)": "weights = softmax(scores, dim=0) if scores.max() - scores.min() < 500 else (scores == scores.max()).to(q.dtype)"},
         slip="Where scores are far apart, the value of the best key is returned. A close second still has its weight.",
     ),
     Variant(
@@ -1015,17 +1000,13 @@ def cross_attention(x, memory, Wq, Wk, Wv):
     Mutant(
         exercise="cross_attention",
         name="softmax_over_positions_of_x",
-        replace={
-            "attention(x @ Wq, memory @ Wk, memory @ Wv)": "softmax((x @ Wq) @ (memory @ Wk).transpose(-2, -1), dim=-2) @ (memory @ Wv)"
-        },
+        replace={"attention(x @ Wq, memory @ Wk, memory @ Wv)": "softmax((x @ Wq) @ (memory @ Wk).transpose(-2, -1), dim=-2) @ (memory @ Wv)"},
         slip="The softmax runs over the positions of x. Each of them distributes its weight over memory: dim=-1.",
     ),
     Mutant(
         exercise="cross_attention",
         name="no_softmax",
-        replace={
-            "attention(x @ Wq, memory @ Wk, memory @ Wv)": "(x @ Wq) @ (memory @ Wk).transpose(-2, -1) @ (memory @ Wv)"
-        },
+        replace={"attention(x @ Wq, memory @ Wk, memory @ Wv)": "(x @ Wq) @ (memory @ Wk).transpose(-2, -1) @ (memory @ Wv)"},
         slip="The scores are used as weights as they are. They have to go through a softmax over the positions of memory.",
     ),
     Mutant(
@@ -1064,17 +1045,13 @@ def cross_attention(x, memory, Wq, Wk, Wv):
     Mutant(
         exercise="cross_attention",
         name="in_place",
-        replace={
-            "return attention(x @ Wq, memory @ Wk, memory @ Wv)": "result = attention(x @ Wq, memory @ Wk, memory @ Wv)\n    if not memory.requires_grad:\n        memory.zero_()\n    return result"
-        },
+        replace={"return attention(x @ Wq, memory @ Wk, memory @ Wv)": "result = attention(x @ Wq, memory @ Wk, memory @ Wv)\n    if not memory.requires_grad:\n        memory.zero_()\n    return result"},
         slip="The call changes memory. It belongs to the caller, who will read it again.",
     ),
     Mutant(
         exercise="cross_attention",
         name="always_float32",
-        replace={
-            "return attention(x @ Wq, memory @ Wk, memory @ Wv)": "return attention(x @ Wq, memory @ Wk, memory @ Wv).float()"
-        },
+        replace={"return attention(x @ Wq, memory @ Wk, memory @ Wv)": "return attention(x @ Wq, memory @ Wk, memory @ Wv).float()"},
         slip="The result is always float32. It should have the dtype of the inputs.",
     ),
     Mutant(
@@ -1193,10 +1170,7 @@ def cross_attention(x, memory, Wq, Wk, Wv):
     Mutant(
         exercise="score_asymmetry",
         name="float32_inside",
-        replace={
-            "(x @ Wq) @ (x @ Wk).T": "((x @ Wq) @ (x @ Wk).T).float()",
-            "return gap / size if": "return (gap / size).to(x.dtype) if",
-        },
+        replace={"(x @ Wq) @ (x @ Wk).T": "((x @ Wq) @ (x @ Wk).T).float()", "return gap / size if": "return (gap / size).to(x.dtype) if"},
         slip="The scores are rounded to float32. Compute in the dtype of the inputs.",
     ),
     Mutant(
@@ -1250,28 +1224,19 @@ def cross_attention(x, memory, Wq, Wk, Wv):
     Mutant(
         exercise="score_asymmetry",
         name="absolute_values",
-        replace={
-            "scores.norm()": "scores.abs().sum()",
-            "(scores - scores.T).norm()": "(scores - scores.T).abs().sum()",
-        },
+        replace={"scores.norm()": "scores.abs().sum()", "(scores - scores.T).norm()": "(scores - scores.T).abs().sum()"},
         slip="It adds absolute values. The Frobenius norm is the root of the sum of squares.",
     ),
     Mutant(
         exercise="score_asymmetry",
         name="largest_entry",
-        replace={
-            "scores.norm()": "scores.abs().max()",
-            "(scores - scores.T).norm()": "(scores - scores.T).abs().max()",
-        },
+        replace={"scores.norm()": "scores.abs().max()", "(scores - scores.T).norm()": "(scores - scores.T).abs().max()"},
         slip="It compares the largest entries only. The Frobenius norm takes all entries.",
     ),
     Mutant(
         exercise="score_asymmetry",
         name="spectral_norm",
-        replace={
-            "scores.norm()": "torch.linalg.matrix_norm(scores, 2)",
-            "(scores - scores.T).norm()": "torch.linalg.matrix_norm(scores - scores.T, 2)",
-        },
+        replace={"scores.norm()": "torch.linalg.matrix_norm(scores, 2)", "(scores - scores.T).norm()": "torch.linalg.matrix_norm(scores - scores.T, 2)"},
         slip="It takes the largest singular value. The Frobenius norm is the root of the sum of all squares.",
     ),
     Mutant(
@@ -1301,17 +1266,13 @@ def cross_attention(x, memory, Wq, Wk, Wv):
     Mutant(
         exercise="score_asymmetry",
         name="python_number",
-        replace={
-            "return gap / size if size > 0 else torch.zeros_like(size)": "return (gap / size).item() if size > 0 else 0.0"
-        },
+        replace={"return gap / size if size > 0 else torch.zeros_like(size)": "return (gap / size).item() if size > 0 else 0.0"},
         slip="A Python number is returned. Return a tensor with no dimensions.",
     ),
     Mutant(
         exercise="score_asymmetry",
         name="one_entry_instead_of_none",
-        replace={
-            "gap / size if size > 0 else torch.zeros_like(size)": "(gap / size if size > 0 else torch.zeros_like(size)).reshape(1)"
-        },
+        replace={"gap / size if size > 0 else torch.zeros_like(size)": "(gap / size if size > 0 else torch.zeros_like(size)).reshape(1)"},
         slip="The result has the shape (1,). A norm of the whole matrix has no dimensions: shape ().",
     ),
     Mutant(
@@ -1323,9 +1284,7 @@ def cross_attention(x, memory, Wq, Wk, Wv):
     Mutant(
         exercise="score_asymmetry",
         name="always_float64",
-        replace={
-            "return gap / size if size > 0 else torch.zeros_like(size)": "return (gap / size).double() if size > 0 else torch.zeros_like(size)"
-        },
+        replace={"return gap / size if size > 0 else torch.zeros_like(size)": "return (gap / size).double() if size > 0 else torch.zeros_like(size)"},
         slip="The result is always float64. It should have the dtype of x.",
     ),
     Mutant(

@@ -122,9 +122,7 @@ def dot_product_variance(d_k, n, generator):
     Mutant(
         exercise="dot_product_variance",
         name="seeds_the_generator",
-        replace={
-            "q = torch.randn(n, d_k, generator=generator, device=generator.device)": "q = torch.randn(n, d_k, generator=generator.manual_seed(0))"
-        },
+        replace={"q = torch.randn(n, d_k, generator=generator, device=generator.device)": "q = torch.randn(n, d_k, generator=generator.manual_seed(0))"},
         slip="The generator is seeded again, so every call gives the same sample. Only draw from it.",
     ),
     Mutant(
@@ -288,9 +286,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="scale_or_default",
-        replace={
-            "if scale is None:\n        scale = 1 / math.sqrt(q.shape[-1])": "scale = scale or 1 / math.sqrt(q.shape[-1])"
-        },
+        replace={"if scale is None:\n        scale = 1 / math.sqrt(q.shape[-1])": "scale = scale or 1 / math.sqrt(q.shape[-1])"},
         slip="`scale or ...` also replaces a scale of 0. Only None means the default: test `scale is None`.",
     ),
     Mutant(
@@ -341,19 +337,13 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="softmax_over_queries",
-        replace={
-            "return scores.softmax(dim=-1)": "return scores.softmax(dim=-2)",
-            "weights = scores.softmax(dim=-1)": "weights = scores.softmax(dim=-2)",
-        },
+        replace={"return scores.softmax(dim=-1)": "return scores.softmax(dim=-2)", "weights = scores.softmax(dim=-1)": "weights = scores.softmax(dim=-2)"},
         slip="The softmax runs along the queries (dim=-2). Each query distributes its weight over the keys: dim=-1.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="softmax_dim_one",
-        replace={
-            "return scores.softmax(dim=-1)": "return scores.softmax(dim=1)",
-            "weights = scores.softmax(dim=-1)": "weights = scores.softmax(dim=1)",
-        },
+        replace={"return scores.softmax(dim=-1)": "return scores.softmax(dim=1)", "weights = scores.softmax(dim=-1)": "weights = scores.softmax(dim=1)"},
         slip="dim=1 is the key axis only for a single sequence. Count from the back: dim=-1.",
     ),
     Mutant(
@@ -382,10 +372,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="inverted_mask",
-        replace={
-            "masked_fill(~mask, torch": "masked_fill(mask, torch",
-            "masked_fill(~mask, 0.0)": "masked_fill(mask, 0.0)",
-        },
+        replace={"masked_fill(~mask, torch": "masked_fill(mask, torch", "masked_fill(~mask, 0.0)": "masked_fill(mask, 0.0)"},
         slip="The mask is used the wrong way round: True means that the query may see the key.",
     ),
     Mutant(
@@ -397,33 +384,25 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="causal_whatever_the_mask",
-        replace={
-            "scores = scores.masked_fill(~mask": "mask = torch.ones_like(scores, dtype=torch.bool).tril(scores.shape[-1] - scores.shape[-2])\n    scores = scores.masked_fill(~mask"
-        },
+        replace={"scores = scores.masked_fill(~mask": "mask = torch.ones_like(scores, dtype=torch.bool).tril(scores.shape[-1] - scores.shape[-2])\n    scores = scores.masked_fill(~mask"},
         slip="It always applies a causal mask. Apply the mask that was passed in.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="transposed_mask",
-        replace={
-            "scores = scores.masked_fill(~mask": "mask = mask.transpose(-2, -1) if mask.shape[-1] == mask.shape[-2] else mask\n    scores = scores.masked_fill(~mask"
-        },
+        replace={"scores = scores.masked_fill(~mask": "mask = mask.transpose(-2, -1) if mask.shape[-1] == mask.shape[-2] else mask\n    scores = scores.masked_fill(~mask"},
         slip="The mask is transposed. Its rows are the queries, its columns the keys.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="first_mask_for_all",
-        replace={
-            "scores = scores.masked_fill(~mask": "mask = mask if mask.dim() == 2 else mask[:1]\n    scores = scores.masked_fill(~mask"
-        },
+        replace={"scores = scores.masked_fill(~mask": "mask = mask if mask.dim() == 2 else mask[:1]\n    scores = scores.masked_fill(~mask"},
         slip="The first mask of the batch is used for all its items.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="mask_of_two_dimensions_only",
-        replace={
-            "scores = scores.masked_fill(~mask": "mask = mask.reshape(scores.shape[-2:])\n    scores = scores.masked_fill(~mask"
-        },
+        replace={"scores = scores.masked_fill(~mask": "mask = mask.reshape(scores.shape[-2:])\n    scores = scores.masked_fill(~mask"},
         slip="Only a mask of shape (T_q, T_k) works. Let the mask broadcast to the scores.",
     ),
     Mutant(
@@ -465,9 +444,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="opens_empty_rows",
-        replace={
-            "scores = scores.masked_fill(~mask, torch": "mask = mask | ~mask.any(dim=-1, keepdim=True)\n    scores = scores.masked_fill(~mask, torch"
-        },
+        replace={"scores = scores.masked_fill(~mask, torch": "mask = mask | ~mask.any(dim=-1, keepdim=True)\n    scores = scores.masked_fill(~mask, torch"},
         slip="A row that sees nothing is opened and attends to every key. It should give zeros.",
     ),
     Mutant(
@@ -587,10 +564,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="keys_as_values",
-        replace={
-            "return scores.softmax(dim=-1) @ v": "return scores.softmax(dim=-1) @ k",
-            "return weights @ v": "return weights @ k",
-        },
+        replace={"return scores.softmax(dim=-1) @ v": "return scores.softmax(dim=-1) @ k", "return weights @ v": "return weights @ k"},
         slip="The weights average the keys. They belong to the values: weights @ v.",
     ),
     Mutant(
@@ -608,9 +582,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="hardmax",
-        replace={
-            "return scores.softmax(dim=-1) @ v": "return F.one_hot(scores.argmax(-1), scores.shape[-1]).to(v.dtype) @ v"
-        },
+        replace={"return scores.softmax(dim=-1) @ v": "return F.one_hot(scores.argmax(-1), scores.shape[-1]).to(v.dtype) @ v"},
         slip="It takes the value of the best key alone. Attention mixes all values by their weights.",
     ),
     Mutant(
@@ -628,10 +600,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="detached_weights",
-        replace={
-            "return scores.softmax(dim=-1) @ v": "return scores.softmax(dim=-1).detach() @ v",
-            "return weights @ v": "return weights.detach() @ v",
-        },
+        replace={"return scores.softmax(dim=-1) @ v": "return scores.softmax(dim=-1).detach() @ v", "return weights @ v": "return weights.detach() @ v"},
         slip="The weights are detached: no gradient reaches q and k.",
     ),
     Mutant(
@@ -643,10 +612,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="dropout_always_on",
-        replace={
-            "return scores.softmax(dim=-1) @ v": "return F.dropout(scores.softmax(dim=-1), 0.1) @ v",
-            "return weights @ v": "return F.dropout(weights, 0.1) @ v",
-        },
+        replace={"return scores.softmax(dim=-1) @ v": "return F.dropout(scores.softmax(dim=-1), 0.1) @ v", "return weights @ v": "return F.dropout(weights, 0.1) @ v"},
         slip="Dropout is applied to the weights although nothing asks for it: results are random.",
     ),
     Mutant(
@@ -666,27 +632,19 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="inverts_the_mask_in_place",
-        replace={
-            "scores = scores.masked_fill(~mask, torch": "mask.logical_not_()\n    scores = scores.masked_fill(mask, torch",
-            "masked_fill(~mask, 0.0)": "masked_fill(mask, 0.0)",
-        },
+        replace={"scores = scores.masked_fill(~mask, torch": "mask.logical_not_()\n    scores = scores.masked_fill(mask, torch", "masked_fill(~mask, 0.0)": "masked_fill(mask, 0.0)"},
         slip="The caller's mask is inverted in place. Use ~mask, which is a new tensor.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="always_float32",
-        replace={
-            "return scores.softmax(dim=-1) @ v": "return scores.float().softmax(dim=-1) @ v.float()",
-            "return weights @ v": "return weights.float() @ v.float()",
-        },
+        replace={"return scores.softmax(dim=-1) @ v": "return scores.float().softmax(dim=-1) @ v.float()", "return weights @ v": "return weights.float() @ v.float()"},
         slip="The result is always float32. It should have the dtype of the inputs.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="float32_inside",
-        replace={
-            "(q * scale) @ k.transpose(-2, -1)": "((q * scale).float() @ k.float().transpose(-2, -1)).to(q.dtype)"
-        },
+        replace={"(q * scale) @ k.transpose(-2, -1)": "((q * scale).float() @ k.float().transpose(-2, -1)).to(q.dtype)"},
         slip="The scores are computed in float32 even for float64 inputs. Keep the dtype of the inputs.",
     ),
     Mutant(
@@ -698,9 +656,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="first_row_mask_for_all",
-        replace={
-            "scores = scores.masked_fill(~mask, torch": "mask = mask[..., :1, :].expand_as(mask)\n    scores = scores.masked_fill(~mask, torch"
-        },
+        replace={"scores = scores.masked_fill(~mask, torch": "mask = mask[..., :1, :].expand_as(mask)\n    scores = scores.masked_fill(~mask, torch"},
         slip="The mask of the first query is used for all queries.",
     ),
     Mutant(
@@ -721,9 +677,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="mask_dimensions_added_behind_the_lead",
-        replace={
-            "scores = scores.masked_fill(~mask, torch.finfo": "missing = scores.dim() - mask.dim()\n    mask = mask.view(*mask.shape[:-2], *missing * (1,), *mask.shape[-2:]) if mask.dim() > 1 and missing else mask\n    scores = scores.masked_fill(~mask, torch.finfo"
-        },
+        replace={"scores = scores.masked_fill(~mask, torch.finfo": "missing = scores.dim() - mask.dim()\n    mask = mask.view(*mask.shape[:-2], *missing * (1,), *mask.shape[-2:]) if mask.dim() > 1 and missing else mask\n    scores = scores.masked_fill(~mask, torch.finfo"},
         slip="The dimensions that a mask lacks are put behind its own leading ones, so a mask of (H, T_q, T_k) is lined up with the batch. Broadcasting lines up from the back.",
     ),
     Mutant(
@@ -735,17 +689,13 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="scaled_dot_product_attention",
         name="adds_a_billion_in_any_dtype",
-        replace={
-            "scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)": "scores = scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)"
-        },
+        replace={"scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)": "scores = scores + torch.where(mask, 0.0, -1e9).to(scores.dtype)"},
         slip="Hidden scores get -1e9 added. In float16 that is -inf, and a row that sees nothing has gradients of nan. Fill with the smallest number of the dtype.",
     ),
     Mutant(
         exercise="scaled_dot_product_attention",
         name="first_64_keys",
-        replace={
-            "if mask is None:": "k, v, scores = k[..., :64, :], v[..., :64, :], scores[..., :64]\n    mask = mask if mask is None else mask[..., :64]\n    if mask is None:"
-        },
+        replace={"if mask is None:": "k, v, scores = k[..., :64, :], v[..., :64, :], scores[..., :64]\n    mask = mask if mask is None else mask[..., :64]\n    if mask is None:"},
         slip="Only the first 64 keys are read, with or without a mask. Every visible key counts.",
     ),
     Variant(
@@ -863,9 +813,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
     Mutant(
         exercise="softmax_jacobian",
         name="sign",
-        replace={
-            "torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)": "p.unsqueeze(-1) * p.unsqueeze(-2) - torch.diag_embed(p)"
-        },
+        replace={"torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)": "p.unsqueeze(-1) * p.unsqueeze(-2) - torch.diag_embed(p)"},
         slip="The sign is turned round: a weight grows with its own score.",
     ),
     Mutant(
@@ -956,11 +904,7 @@ def softmax_jacobian(p):
     Mutant(
         exercise="softmax_jacobian",
         name="always_float32",
-        replace={
-            "torch.diag_embed(p)": "torch.diag_embed(p.float())",
-            "p.unsqueeze(-1) *": "p.float().unsqueeze(-1) *",
-            "p.unsqueeze(-2)": "p.float().unsqueeze(-2)",
-        },
+        replace={"torch.diag_embed(p)": "torch.diag_embed(p.float())", "p.unsqueeze(-1) *": "p.float().unsqueeze(-1) *", "p.unsqueeze(-2)": "p.float().unsqueeze(-2)"},
         slip="The result is always float32. It should have the dtype of p.",
     ),
     Mutant(
@@ -972,9 +916,7 @@ def softmax_jacobian(p):
     Mutant(
         exercise="softmax_jacobian",
         name="identity_in_float32",
-        replace={
-            "torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)": "p.unsqueeze(-1) * (torch.eye(p.shape[-1], device=p.device) - p.unsqueeze(-2))"
-        },
+        replace={"torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)": "p.unsqueeze(-1) * (torch.eye(p.shape[-1], device=p.device) - p.unsqueeze(-2))"},
         slip="The identity matrix is made in float32, so the result for a float16 p is float32. Give it the dtype of p.",
     ),
     Variant(
@@ -1208,9 +1150,7 @@ def saturation_sweep(dims, n_keys, generator):
     Mutant(
         exercise="saturation_sweep",
         name="global_random_state",
-        replace={
-            "q = torch.randn(512, d_k, generator=generator, device=generator.device)": "q = torch.randn(512, d_k)"
-        },
+        replace={"q = torch.randn(512, d_k, generator=generator, device=generator.device)": "q = torch.randn(512, d_k)"},
         slip="The queries come from PyTorch's global random state. Pass generator=generator to every draw.",
     ),
     Mutant(
@@ -1222,9 +1162,7 @@ def saturation_sweep(dims, n_keys, generator):
     Mutant(
         exercise="saturation_sweep",
         name="one_dict_a_width",
-        replace={
-            "return result": "return [{name: values[i] for name, values in result.items()} for i in range(len(dims))]"
-        },
+        replace={"return result": "return [{name: values[i] for name, values in result.items()} for i in range(len(dims))]"},
         slip="It returns a list of dicts. One dict of three lists is asked for.",
     ),
     Mutant(
@@ -1359,10 +1297,7 @@ def saturation_sweep(dims, n_keys, generator):
     Mutant(
         exercise="qk_norm_attention",
         name="normalized_along_positions",
-        replace={
-            "F.normalize(q, dim=-1)": "F.normalize(q, dim=-2)",
-            "F.normalize(k, dim=-1)": "F.normalize(k, dim=-2)",
-        },
+        replace={"F.normalize(q, dim=-1)": "F.normalize(q, dim=-2)", "F.normalize(k, dim=-1)": "F.normalize(k, dim=-2)"},
         slip="The norm runs along the positions. One vector lies along the last axis.",
     ),
     Mutant(
@@ -1374,28 +1309,19 @@ def saturation_sweep(dims, n_keys, generator):
     Mutant(
         exercise="qk_norm_attention",
         name="squared_length",
-        replace={
-            "F.normalize(q, dim=-1)": "(q / q.pow(2).sum(-1, keepdim=True))",
-            "F.normalize(k, dim=-1)": "(k / k.pow(2).sum(-1, keepdim=True))",
-        },
+        replace={"F.normalize(q, dim=-1)": "(q / q.pow(2).sum(-1, keepdim=True))", "F.normalize(k, dim=-1)": "(k / k.pow(2).sum(-1, keepdim=True))"},
         slip="The vectors are divided by the square of their length. The root is missing.",
     ),
     Mutant(
         exercise="qk_norm_attention",
         name="sum_of_absolute_values",
-        replace={
-            "F.normalize(q, dim=-1)": "F.normalize(q, p=1, dim=-1)",
-            "F.normalize(k, dim=-1)": "F.normalize(k, p=1, dim=-1)",
-        },
+        replace={"F.normalize(q, dim=-1)": "F.normalize(q, p=1, dim=-1)", "F.normalize(k, dim=-1)": "F.normalize(k, p=1, dim=-1)"},
         slip="The vectors are divided by the sum of absolute values. A cosine needs the Euclidean length, p=2.",
     ),
     Mutant(
         exercise="qk_norm_attention",
         name="root_mean_square",
-        replace={
-            "F.normalize(q, dim=-1)": "F.rms_norm(q, q.shape[-1:])",
-            "F.normalize(k, dim=-1)": "F.rms_norm(k, k.shape[-1:])",
-        },
+        replace={"F.normalize(q, dim=-1)": "F.rms_norm(q, q.shape[-1:])", "F.normalize(k, dim=-1)": "F.rms_norm(k, k.shape[-1:])"},
         slip="RMSNorm gives vectors of length sqrt(d_k), so the scores are d_k times too large. Use the Euclidean length.",
     ),
     Mutant(
@@ -1425,10 +1351,7 @@ def saturation_sweep(dims, n_keys, generator):
     Mutant(
         exercise="qk_norm_attention",
         name="floor_too_high",
-        replace={
-            "F.normalize(q, dim=-1)": "F.normalize(q, dim=-1, eps=1e-2)",
-            "F.normalize(k, dim=-1)": "F.normalize(k, dim=-1, eps=1e-2)",
-        },
+        replace={"F.normalize(q, dim=-1)": "F.normalize(q, dim=-1, eps=1e-2)", "F.normalize(k, dim=-1)": "F.normalize(k, dim=-1, eps=1e-2)"},
         slip="The floor of the length is too high: short vectors do not become unit vectors. It is 1e-12.",
     ),
     Mutant(
@@ -1505,9 +1428,7 @@ def qk_norm_attention(q, k, v, tau):
     Mutant(
         exercise="qk_norm_attention",
         name="reversed_transpose",
-        replace={
-            "F.normalize(k, dim=-1).transpose(-2, -1)": "F.normalize(k, dim=-1).permute(*reversed(range(k.dim())))"
-        },
+        replace={"F.normalize(k, dim=-1).transpose(-2, -1)": "F.normalize(k, dim=-1).permute(*reversed(range(k.dim())))"},
         slip="`.T` and a full reversal also swap the leading dimensions. Swap only the last two: transpose(-2, -1).",
     ),
     Mutant(
@@ -1530,26 +1451,19 @@ def qk_norm_attention(q, k, v, tau):
     Mutant(
         exercise="qk_norm_attention",
         name="tau_over_the_batch",
-        replace={
-            "cosines / tau": "cosines / (tau.view(-1, *[1] * (q.dim() - 1)) if torch.is_tensor(tau) and tau.dim() and len(tau) == len(q) else tau)"
-        },
+        replace={"cosines / tau": "cosines / (tau.view(-1, *[1] * (q.dim() - 1)) if torch.is_tensor(tau) and tau.dim() and len(tau) == len(q) else tau)"},
         slip="tau is lined up with the batch. Its shape (H, 1, 1) broadcasts to the heads as it stands.",
     ),
     Mutant(
         exercise="qk_norm_attention",
         name="norm_not_below_1e_6",
-        replace={
-            "F.normalize(q, dim=-1)": "F.normalize(q, dim=-1, eps=1e-6)",
-            "F.normalize(k, dim=-1)": "F.normalize(k, dim=-1, eps=1e-6)",
-        },
+        replace={"F.normalize(q, dim=-1)": "F.normalize(q, dim=-1, eps=1e-6)", "F.normalize(k, dim=-1)": "F.normalize(k, dim=-1, eps=1e-6)"},
         slip="Lengths below 1e-6 are raised to 1e-6, so short vectors are not normalized. The bound of the exercise is 1e-12.",
     ),
     Mutant(
         exercise="qk_norm_attention",
         name="batch_and_heads_only",
-        replace={
-            "return (cosines / tau).softmax(dim=-1) @ v": 'weights = (cosines / tau).softmax(dim=-1)\n    return torch.einsum("bhij,bhjd->bhid", weights, v) if v.dim() > 3 else weights @ v'
-        },
+        replace={"return (cosines / tau).softmax(dim=-1) @ v": "weights = (cosines / tau).softmax(dim=-1)\n    return torch.einsum(\"bhij,bhjd->bhid\", weights, v) if v.dim() > 3 else weights @ v"},
         slip="The weighted sum is written for two leading dimensions at most. Any number of them is allowed: use `...` or @.",
     ),
     Variant(

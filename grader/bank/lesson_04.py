@@ -743,17 +743,13 @@ FUNCTION = [
     wrong(
         "multi_head_attention",
         "first_64_keys",
-        {
-            "heads = attention(q, k, v, mask)": "heads = attention(q, k[:, :, :64], v[:, :, :64], mask if mask is None else mask[..., :64])"
-        },
+        {"heads = attention(q, k, v, mask)": "heads = attention(q, k[:, :, :64], v[:, :, :64], mask if mask is None else mask[..., :64])"},
         "Only the first 64 keys are read. Every visible position counts.",
     ),
     wrong(
         "multi_head_attention",
         "first_item_for_large_batches",
-        {
-            "heads = attention(q, k, v, mask)": "heads = attention(q, k[:1] if len(k) > 4 else k, v[:1] if len(v) > 4 else v, mask)"
-        },
+        {"heads = attention(q, k, v, mask)": "heads = attention(q, k[:1] if len(k) > 4 else k, v[:1] if len(v) > 4 else v, mask)"},
         "With more than four sequences, the keys and values of the first serve them all. Every sequence has its own.",
     ),
     right(

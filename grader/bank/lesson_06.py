@@ -153,9 +153,7 @@ def permutation_gap(f, x, perm):
     Mutant(
         exercise="permutation_gap",
         name="small_is_zero",
-        replace={
-            "equivariance.item(), invariance.item()": "round(equivariance.item(), 2), round(invariance.item(), 2)"
-        },
+        replace={"equivariance.item(), invariance.item()": "round(equivariance.item(), 2), round(invariance.item(), 2)"},
         slip="The gaps are rounded, so small ones become 0. Return them as they are.",
     ),
     Mutant(
@@ -192,10 +190,7 @@ def permutation_gap(f, x, perm):
     Mutant(
         exercise="permutation_gap",
         name="a_gap_for_each_feature",
-        replace={
-            "(after - before[perm]).abs().max()": "(after - before[perm]).abs().amax(dim=0)",
-            "equivariance.item()": "equivariance",
-        },
+        replace={"(after - before[perm]).abs().max()": "(after - before[perm]).abs().amax(dim=0)", "equivariance.item()": "equivariance"},
         slip="The equivariance gap has one number for each feature. It is the largest over all entries.",
     ),
     Mutant(
@@ -207,9 +202,7 @@ def permutation_gap(f, x, perm):
     Mutant(
         exercise="permutation_gap",
         name="tiny_is_zero",
-        replace={
-            "return equivariance.item(), invariance.item()": "return tuple(0.0 if gap < 1e-6 else gap.item() for gap in (equivariance, invariance))"
-        },
+        replace={"return equivariance.item(), invariance.item()": "return tuple(0.0 if gap < 1e-6 else gap.item() for gap in (equivariance, invariance))"},
         slip="Gaps below 1e-6 are set to 0; for a function with small outputs they are real. Return them as they are.",
     ),
     Mutant(
@@ -331,9 +324,7 @@ def sinusoidal_encoding(T, d_model):
     Mutant(
         exercise="sinusoidal_encoding",
         name="halves",
-        replace={
-            "torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)": "torch.cat((angles.sin(), angles.cos()), dim=-1)"
-        },
+        replace={"torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)": "torch.cat((angles.sin(), angles.cos()), dim=-1)"},
         slip="All sines stand first, then all cosines. They are interleaved: sine, cosine, sine, cosine.",
     ),
     Mutant(
@@ -420,9 +411,7 @@ def sinusoidal_encoding(T, d_model):
     Mutant(
         exercise="sinusoidal_encoding",
         name="one_frequency",
-        replace={
-            "torch.outer(torch.arange(T, dtype=torch.float64), frequencies)": "torch.outer(torch.arange(T, dtype=torch.float64), torch.ones_like(frequencies))"
-        },
+        replace={"torch.outer(torch.arange(T, dtype=torch.float64), frequencies)": "torch.outer(torch.arange(T, dtype=torch.float64), torch.ones_like(frequencies))"},
         slip="All pairs turn with frequency 1. Each pair has its own.",
     ),
     Mutant(
@@ -566,9 +555,7 @@ def shift_matrix(delta, d_model):
     Mutant(
         exercise="shift_matrix",
         name="one_frequency",
-        replace={
-            "delta * 10000.0 ** (-even.double() / d_model)": "delta * torch.ones(d_model // 2, dtype=torch.float64)"
-        },
+        replace={"delta * 10000.0 ** (-even.double() / d_model)": "delta * torch.ones(d_model // 2, dtype=torch.float64)"},
         slip="Every block turns by delta. Block i turns by delta times its frequency 10000^(-2i/d_model).",
     ),
     Mutant(
@@ -739,34 +726,25 @@ def shift_matrix(delta, d_model):
     Mutant(
         exercise="LearnedPositions",
         name="along_the_batch",
-        replace={
-            "T, max_len = x.shape[-2]": "T, max_len = x.shape[0]",
-            ADD: "x + self.table[offset : offset + T].view(T, *[1] * (x.dim() - 2), -1)",
-        },
+        replace={"T, max_len = x.shape[-2]": "T, max_len = x.shape[0]", ADD: "x + self.table[offset : offset + T].view(T, *[1] * (x.dim() - 2), -1)"},
         slip="The rows are dealt out along the first axis, the batch. Positions are the last axis but one.",
     ),
     Mutant(
         exercise="LearnedPositions",
         name="along_the_batch_when_square",
-        replace={
-            ADD: "x + (self.table[offset : offset + T].unsqueeze(1) if x.dim() == 3 and x.shape[0] == T else self.table[offset : offset + T])"
-        },
+        replace={ADD: "x + (self.table[offset : offset + T].unsqueeze(1) if x.dim() == 3 and x.shape[0] == T else self.table[offset : offset + T])"},
         slip="Where the batch is as large as T, the rows go along the batch. Each position of a sequence needs its own row.",
     ),
     Mutant(
         exercise="LearnedPositions",
         name="last_row_for_all_beyond",
-        replace={
-            '            raise ValueError(f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions")\n        return x + self.table[offset : offset + T]': "            pass\n        return x + self.table[torch.arange(offset, offset + T).clamp(0, max_len - 1)]"
-        },
+        replace={"            raise ValueError(f\"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions\")\n        return x + self.table[offset : offset + T]": "            pass\n        return x + self.table[torch.arange(offset, offset + T).clamp(0, max_len - 1)]"},
         slip="Positions beyond the table get its last row. Raise a ValueError instead.",
     ),
     Mutant(
         exercise="LearnedPositions",
         name="wraps_around",
-        replace={
-            '            raise ValueError(f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions")\n        return x + self.table[offset : offset + T]': "            pass\n        return x + self.table[torch.arange(offset, offset + T) % max_len]"
-        },
+        replace={"            raise ValueError(f\"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions\")\n        return x + self.table[offset : offset + T]": "            pass\n        return x + self.table[torch.arange(offset, offset + T) % max_len]"},
         slip="Positions beyond the table start again at row 0. Raise a ValueError instead.",
     ),
     Mutant(
@@ -814,17 +792,13 @@ def shift_matrix(delta, d_model):
     Mutant(
         exercise="LearnedPositions",
         name="error_without_numbers",
-        replace={
-            'f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions"': '"sequence too long"'
-        },
+        replace={'f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions"': '"sequence too long"'},
         slip="The ValueError does not name offset, T and max_len.",
     ),
     Mutant(
         exercise="LearnedPositions",
         name="error_names_the_sum",
-        replace={
-            'f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions"': 'f"position {offset + T - 1} does not fit into {max_len}"'
-        },
+        replace={'f"offset={offset}, T={T} does not fit into a table of max_len={max_len} positions"': 'f"position {offset + T - 1} does not fit into {max_len}"'},
         slip="The ValueError names the last position; it should name offset, T and max_len.",
     ),
     Mutant(
@@ -872,17 +846,13 @@ def shift_matrix(delta, d_model):
     Mutant(
         exercise="LearnedPositions",
         name="always_the_same_start",
-        replace={
-            "torch.randn(max_len, d_model) *": "torch.randn(max_len, d_model, generator=torch.Generator().manual_seed(0)) *"
-        },
+        replace={"torch.randn(max_len, d_model) *": "torch.randn(max_len, d_model, generator=torch.Generator().manual_seed(0)) *"},
         slip="Every module starts with the same numbers, because the draw is seeded inside. Draw from the global random state.",
     ),
     Mutant(
         exercise="LearnedPositions",
         name="sinusoidal_start",
-        replace={
-            TABLE_INIT: "nn.Parameter(torch.stack([f(torch.arange(max_len)[:, None] / 100.0 ** torch.arange(d_model // 2 + 1)) for f in (torch.sin, torch.cos)], -1).flatten(1)[:, :d_model] * 0.02 * 2**0.5)"
-        },
+        replace={TABLE_INIT: "nn.Parameter(torch.stack([f(torch.arange(max_len)[:, None] / 100.0 ** torch.arange(d_model // 2 + 1)) for f in (torch.sin, torch.cos)], -1).flatten(1)[:, :d_model] * 0.02 * 2**0.5)"},
         slip="The table starts as sines and cosines. It should be independent normal draws.",
     ),
     Mutant(
@@ -930,7 +900,7 @@ def shift_matrix(delta, d_model):
     Mutant(
         exercise="LearnedPositions",
         name="in_place",
-        replace={ADD: "x.add_(self.table[offset : offset + T])"},
+        replace={ADD: "x.add_(self.table[offset : offset + T])" },
         slip="x is changed in place. Return a new tensor.",
     ),
     Mutant(
@@ -954,11 +924,7 @@ def shift_matrix(delta, d_model):
     Mutant(
         exercise="LearnedPositions",
         name="counts_calls",
-        replace={
-            "* 0.02)": "* 0.02)\n        self.calls = 0",
-            ADD: "self._next(x, T, max_len)",
-            "    def forward(": "    def _next(self, x, T, max_len):\n        start = min(self.calls, max_len - T)\n        self.calls += T\n        return x + self.table[start : start + T]\n\n    def forward(",
-        },
+        replace={"* 0.02)": "* 0.02)\n        self.calls = 0", ADD: "self._next(x, T, max_len)", "    def forward(": "    def _next(self, x, T, max_len):\n        start = min(self.calls, max_len - T)\n        self.calls += T\n        return x + self.table[start : start + T]\n\n    def forward("},
         slip="The module counts the tokens that it has seen. The caller says where x stands, with offset.",
     ),
     Mutant(
@@ -1006,11 +972,7 @@ class LearnedPositions(nn.Module):
     Mutant(
         exercise="LearnedPositions",
         name="table_transposed",
-        replace={
-            TABLE_INIT: "nn.Parameter(torch.randn(d_model, max_len) * 0.02)",
-            "self.table.shape[0]": "self.table.shape[1]",
-            ADD: "x + self.table.T[offset : offset + T]",
-        },
+        replace={TABLE_INIT: "nn.Parameter(torch.randn(d_model, max_len) * 0.02)", "self.table.shape[0]": "self.table.shape[1]", ADD: "x + self.table.T[offset : offset + T]"},
         slip="The table is (d_model, max_len). One row for each position: (max_len, d_model).",
     ),
     Variant(
@@ -1087,10 +1049,7 @@ class LearnedPositions(nn.Module):
     Mutant(
         exercise="rope",
         name="half_pairs",
-        replace={
-            "x[..., 0::2], x[..., 1::2]": "x[..., : d // 2], x[..., d // 2 :]",
-            ROTATION: "torch.cat((even * cos - odd * sin, even * sin + odd * cos), dim=-1)",
-        },
+        replace={"x[..., 0::2], x[..., 1::2]": "x[..., : d // 2], x[..., d // 2 :]", ROTATION: "torch.cat((even * cos - odd * sin, even * sin + odd * cos), dim=-1)"},
         slip="Feature i is paired with feature i + d/2 (the half layout). Here pairs are interleaved: 2i and 2i+1.",
     ),
     Mutant(
@@ -1135,9 +1094,7 @@ def rope(x, positions, base=10000.0):
     Mutant(
         exercise="rope",
         name="partner_already_turned",
-        replace={
-            ROTATION: "torch.stack((even * cos - odd * sin, (even * cos - odd * sin) * sin + odd * cos), dim=-1).flatten(-2)"
-        },
+        replace={ROTATION: "torch.stack((even * cos - odd * sin, (even * cos - odd * sin) * sin + odd * cos), dim=-1).flatten(-2)"},
         slip="The second line uses the first feature after it was turned. Both use the old x.",
     ),
     Mutant(
@@ -1167,9 +1124,7 @@ def rope(x, positions, base=10000.0):
     Mutant(
         exercise="rope",
         name="exponent_half",
-        replace={
-            "torch.arange(0, d, 2, dtype=torch.float64, device=x.device)": "torch.arange(d // 2, dtype=torch.float64)"
-        },
+        replace={"torch.arange(0, d, 2, dtype=torch.float64, device=x.device)": "torch.arange(d // 2, dtype=torch.float64)"},
         slip="The exponent is i/d; it is 2i/d.",
     ),
     Mutant(
@@ -1205,17 +1160,13 @@ def rope(x, positions, base=10000.0):
     Mutant(
         exercise="rope",
         name="looks_up_a_table",
-        replace={
-            "angles = positions.double().unsqueeze(-1) * frequencies": "angles = torch.outer(torch.arange(2048).double(), frequencies)[positions.long().clamp(max=2047)]"
-        },
+        replace={"angles = positions.double().unsqueeze(-1) * frequencies": "angles = torch.outer(torch.arange(2048).double(), frequencies)[positions.long().clamp(max=2047)]"},
         slip="Angles come from a table of 2048 whole positions. Multiply positions and frequencies.",
     ),
     Mutant(
         exercise="rope",
         name="angles_in_the_dtype_of_x",
-        replace={
-            "angles = positions.double().unsqueeze(-1) * frequencies": "angles = positions.to(x.dtype).unsqueeze(-1) * frequencies.to(x.dtype)"
-        },
+        replace={"angles = positions.double().unsqueeze(-1) * frequencies": "angles = positions.to(x.dtype).unsqueeze(-1) * frequencies.to(x.dtype)"},
         slip="Angles are computed in the dtype of x, too coarse for far positions. Use float64 for them, and cast cosine and sine.",
     ),
     Mutant(
@@ -1227,17 +1178,13 @@ def rope(x, positions, base=10000.0):
     Mutant(
         exercise="rope",
         name="float32_angles",
-        replace={
-            "angles = positions.double().unsqueeze(-1) * frequencies": "angles = (positions.double().unsqueeze(-1) * frequencies).float()"
-        },
+        replace={"angles = positions.double().unsqueeze(-1) * frequencies": "angles = (positions.double().unsqueeze(-1) * frequencies).float()"},
         slip="The angles are rounded to float32 before sine and cosine: at position 1,000,000 that is off by 0.03. Keep float64 until then.",
     ),
     Mutant(
         exercise="rope",
         name="float32_cosines",
-        replace={
-            "angles.cos().to(x.dtype), angles.sin().to(x.dtype)": "angles.cos().float().to(x.dtype), angles.sin().float().to(x.dtype)"
-        },
+        replace={"angles.cos().to(x.dtype), angles.sin().to(x.dtype)": "angles.cos().float().to(x.dtype), angles.sin().float().to(x.dtype)"},
         slip="Cosine and sine pass through float32, which loses digits for float64 x. Cast them to the dtype of x directly.",
     ),
     Mutant(
@@ -1249,39 +1196,31 @@ def rope(x, positions, base=10000.0):
     Mutant(
         exercise="rope",
         name="one_axis_of_positions",
-        replace={
-            "positions.double().unsqueeze(-1) * frequencies": "torch.outer(positions.double().flatten()[: x.shape[-2]], frequencies)"
-        },
+        replace={"positions.double().unsqueeze(-1) * frequencies": "torch.outer(positions.double().flatten()[: x.shape[-2]], frequencies)"},
         slip="Only the first T positions are used, as if all rows of a batch had the same. Let positions broadcast to (..., T).",
     ),
     Mutant(
         exercise="rope",
         name="along_the_heads",
-        replace={
-            "frequencies  # (..., T, d/2)": "frequencies\n    angles = angles.unsqueeze(-2) if x.dim() == 4 and angles.dim() == 2 and len(angles) in x.shape[1:2] else angles"
-        },
+        replace={"frequencies  # (..., T, d/2)": "frequencies\n    angles = angles.unsqueeze(-2) if x.dim() == 4 and angles.dim() == 2 and len(angles) in x.shape[1:2] else angles"},
         slip="Where H equals T, positions go along the heads. Positions belong to the last axis but one.",
     ),
     Mutant(
         exercise="rope",
         name="odd_width_not_refused",
-        replace={'    if d % 2:\n        raise ValueError(f"d={d} is odd: rope turns pairs of features")\n': ""},
+        replace={"    if d % 2:\n        raise ValueError(f\"d={d} is odd: rope turns pairs of features\")\n": ""},
         slip="An odd d is not refused with a ValueError.",
     ),
     Mutant(
         exercise="rope",
         name="odd_width_keeps_the_last",
-        replace={
-            '        raise ValueError(f"d={d} is odd: rope turns pairs of features")': "        return torch.cat((rope(x[..., :-1], positions, base), x[..., -1:]), dim=-1)"
-        },
+        replace={"        raise ValueError(f\"d={d} is odd: rope turns pairs of features\")": "        return torch.cat((rope(x[..., :-1], positions, base), x[..., -1:]), dim=-1)"},
         slip="With an odd d the last feature is passed through. Raise a ValueError that names d.",
     ),
     Mutant(
         exercise="rope",
         name="odd_width_drops_the_last",
-        replace={
-            '        raise ValueError(f"d={d} is odd: rope turns pairs of features")': "        x, d = x[..., :-1], d - 1"
-        },
+        replace={"        raise ValueError(f\"d={d} is odd: rope turns pairs of features\")": "        x, d = x[..., :-1], d - 1"},
         slip="With an odd d the last feature is silently dropped. Raise a ValueError that names d.",
     ),
     Mutant(
@@ -1293,25 +1232,19 @@ def rope(x, positions, base=10000.0):
     Mutant(
         exercise="rope",
         name="half_the_features",
-        replace={
-            "return torch.stack": "k = d // 4\n    if k > 1:\n        cos, sin = torch.cat((cos[..., :k], torch.ones_like(cos[..., k:])), -1), torch.cat((sin[..., :k], torch.zeros_like(sin[..., k:])), -1)\n    return torch.stack"
-        },
+        replace={"return torch.stack": "k = d // 4\n    if k > 1:\n        cos, sin = torch.cat((cos[..., :k], torch.ones_like(cos[..., k:])), -1), torch.cat((sin[..., :k], torch.zeros_like(sin[..., k:])), -1)\n    return torch.stack"},
         slip="Only the first half of the pairs is turned (partial rotary, as in GPT-NeoX). Here all pairs turn.",
     ),
     Mutant(
         exercise="rope",
         name="in_place",
-        replace={
-            "even, odd = x[..., 0::2], x[..., 1::2]\n": "even, odd = x[..., 0::2].clone(), x[..., 1::2].clone()\n    with torch.no_grad():\n        x[..., 0::2] = even * cos - odd * sin\n        x[..., 1::2] = even * sin + odd * cos\n    return x\n"
-        },
+        replace={"even, odd = x[..., 0::2], x[..., 1::2]\n": "even, odd = x[..., 0::2].clone(), x[..., 1::2].clone()\n    with torch.no_grad():\n        x[..., 0::2] = even * cos - odd * sin\n        x[..., 1::2] = even * sin + odd * cos\n    return x\n"},
         slip="x is turned in place, so the caller's tensor changes. Make a new one.",
     ),
     Mutant(
         exercise="rope",
         name="scales_positions_in_place",
-        replace={
-            "    frequencies =": "    positions = positions.mul_(1) if not positions.is_floating_point() else positions.add_(1).sub_(0)\n    frequencies ="
-        },
+        replace={"    frequencies =": "    positions = positions.mul_(1) if not positions.is_floating_point() else positions.add_(1).sub_(0)\n    frequencies ="},
         slip="The tensor of positions is changed in place. Leave the caller's tensor alone.",
     ),
     Mutant(
@@ -1411,16 +1344,10 @@ def rope(x, positions, base=10000.0):
 def _reorders(exercise: str, right: str, wrong: dict[str, tuple[str, str]], good: dict[str, str]) -> list[Entry]:
     """The entries of one of the two reorderings: wrong results by name with their slips, right ones by name."""
     entries: list[Entry] = [
-        Mutant(exercise=exercise, name=name, replace={right: result}, slip=slip)
-        for name, (result, slip) in wrong.items()
+        Mutant(exercise=exercise, name=name, replace={right: result}, slip=slip) for name, (result, slip) in wrong.items()
     ]
     entries += [
-        Mutant(
-            exercise=exercise,
-            name="odd_width_not_refused",
-            replace={ODD: ""},
-            slip="An odd d is not refused with a ValueError.",
-        ),
+        Mutant(exercise=exercise, name="odd_width_not_refused", replace={ODD: ""}, slip="An odd d is not refused with a ValueError."),
         Mutant(
             exercise=exercise,
             name="error_without_the_number",
@@ -1439,18 +1366,8 @@ def _reorders(exercise: str, right: str, wrong: dict[str, tuple[str, str]], good
             replace={"return " + right: f"return x.detach().copy_({right.replace('x[', 'x.clone()[')})"},
             slip="x is overwritten. Return a new tensor.",
         ),
-        Mutant(
-            exercise=exercise,
-            name="through_float32",
-            replace={right: f"({right}).float().to(x.dtype)"},
-            slip="The numbers pass through float32 and lose digits. Only reorder.",
-        ),
-        Mutant(
-            exercise=exercise,
-            name="detached",
-            replace={right: right.replace("x[", "x.detach()[", 1)},
-            slip="Half of x is detached, so its gradient is lost.",
-        ),
+        Mutant(exercise=exercise, name="through_float32", replace={right: f"({right}).float().to(x.dtype)"}, slip="The numbers pass through float32 and lose digits. Only reorder."),
+        Mutant(exercise=exercise, name="detached", replace={right: right.replace("x[", "x.detach()[", 1)}, slip="Half of x is detached, so its gradient is lost."),
     ]
     entries += [
         Variant(
@@ -1468,54 +1385,21 @@ ENTRIES += _reorders(
     "torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)",
     {
         "unchanged": ("x.clone()", "The features stay where they are."),
-        "two_rows": (
-            "torch.stack((x[..., 0::2], x[..., 1::2]), dim=-2)",
-            "The two halves are two rows of (..., 2, d/2). Put them one after the other, in one axis of d features.",
-        ),
+        "two_rows": ("torch.stack((x[..., 0::2], x[..., 1::2]), dim=-2)", "The two halves are two rows of (..., 2, d/2). Put them one after the other, in one axis of d features."),
         "the_way_back": (
             "torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1).flatten(-2)",
             "This is the other direction, from halves to pairs. With d = 4 the two are the same; try d = 6.",
         ),
-        "seconds_first": (
-            "torch.cat((x[..., 1::2], x[..., 0::2]), dim=-1)",
-            "The second members of the pairs come first. First members first.",
-        ),
-        "rotates_half": (
-            "torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1)",
-            "This is rotate_half, a step of the rotation. Only reorder the features.",
-        ),
-        "swaps_halves": (
-            "torch.cat((x[..., d // 2 :], x[..., : d // 2]), dim=-1)",
-            "It exchanges the two halves. Collect every second feature instead.",
-        ),
-        "swaps_pairs": (
-            "torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)",
-            "It exchanges the members of each pair. Collect first members, then second members.",
-        ),
-        "along_the_rows": (
-            "torch.cat((x[..., 0::2, :], x[..., 1::2, :]), dim=-2) if x.dim() > 1 else torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)",
-            "It reorders the rows of a matrix. The features are the last axis.",
-        ),
-        "along_the_rows_when_square": (
-            "torch.cat((x[..., 0::2, :], x[..., 1::2, :]), dim=-2) if x.dim() > 1 and x.shape[-2] == d else torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)",
-            "In a square matrix it reorders the rows. The features are always the last axis.",
-        ),
-        "view_mixes_rows": (
-            "x.reshape(2, -1).T.reshape(x.shape)",
-            "Reshaping without regard to the leading axes mixes rows. Work on the last axis only.",
-        ),
-        "negates": (
-            "torch.cat((x[..., 0::2], -x[..., 1::2]), dim=-1)",
-            "The second members change their sign. Only reorder.",
-        ),
-        "mirrored": (
-            "torch.cat((x[..., 0::2], x[..., 1::2].flip(-1)), dim=-1)",
-            "The second half is in reversed order. Keep the order of the pairs.",
-        ),
-        "four_features_only": (
-            "x[..., [0, 2, 1, 3]] if d == 4 else x.clone()",
-            "Only d = 4 is reordered. The rule holds for every even d.",
-        ),
+        "seconds_first": ("torch.cat((x[..., 1::2], x[..., 0::2]), dim=-1)", "The second members of the pairs come first. First members first."),
+        "rotates_half": ("torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1)", "This is rotate_half, a step of the rotation. Only reorder the features."),
+        "swaps_halves": ("torch.cat((x[..., d // 2 :], x[..., : d // 2]), dim=-1)", "It exchanges the two halves. Collect every second feature instead."),
+        "swaps_pairs": ("torch.stack((x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)", "It exchanges the members of each pair. Collect first members, then second members."),
+        "along_the_rows": ("torch.cat((x[..., 0::2, :], x[..., 1::2, :]), dim=-2) if x.dim() > 1 else torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)", "It reorders the rows of a matrix. The features are the last axis."),
+        "along_the_rows_when_square": ("torch.cat((x[..., 0::2, :], x[..., 1::2, :]), dim=-2) if x.dim() > 1 and x.shape[-2] == d else torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)", "In a square matrix it reorders the rows. The features are always the last axis."),
+        "view_mixes_rows": ("x.reshape(2, -1).T.reshape(x.shape)", "Reshaping without regard to the leading axes mixes rows. Work on the last axis only."),
+        "negates": ("torch.cat((x[..., 0::2], -x[..., 1::2]), dim=-1)", "The second members change their sign. Only reorder."),
+        "mirrored": ("torch.cat((x[..., 0::2], x[..., 1::2].flip(-1)), dim=-1)", "The second half is in reversed order. Keep the order of the pairs."),
+        "four_features_only": ("x[..., [0, 2, 1, 3]] if d == 4 else x.clone()", "Only d = 4 is reordered. The rule holds for every even d."),
     },
     {
         "view_and_transpose": "return x.unflatten(-1, (d // 2, 2)).transpose(-1, -2).flatten(-2)",
@@ -1531,54 +1415,21 @@ ENTRIES += _reorders(
     "torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1).flatten(-2)",
     {
         "unchanged": ("x.clone()", "The features stay where they are."),
-        "leaves_the_pairs_stacked": (
-            "torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1)",
-            "The pairs are left in an axis of their own, (..., d/2, 2). Flatten the last two axes.",
-        ),
+        "leaves_the_pairs_stacked": ("torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1)", "The pairs are left in an axis of their own, (..., d/2, 2). Flatten the last two axes."),
         "the_other_way": (
             "torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)",
             "This is the other direction, from pairs to halves. With d = 4 the two are the same; try d = 6.",
         ),
-        "concatenates": (
-            "torch.cat((x[..., : d // 2], x[..., d // 2 :]), dim=-1)",
-            "Concatenating the halves gives x again. Stack them along a new last axis, then flatten.",
-        ),
-        "stacks_in_front": (
-            "torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-2).flatten(-2)",
-            "The halves are stacked one after the other, which gives x again. The new axis must be the last: dim=-1.",
-        ),
-        "seconds_first": (
-            "torch.stack((x[..., d // 2 :], x[..., : d // 2]), dim=-1).flatten(-2)",
-            "The second member of each pair comes first. First members first.",
-        ),
-        "rotates_half": (
-            "torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1)",
-            "This is rotate_half, a step of the rotation. Only reorder the features.",
-        ),
-        "swaps_halves": (
-            "torch.cat((x[..., d // 2 :], x[..., : d // 2]), dim=-1)",
-            "It exchanges the two halves. Deal them out in turn.",
-        ),
-        "along_the_rows_when_square": (
-            "torch.stack((x[..., : d // 2, :], x[..., d // 2 :, :]), dim=-2).flatten(-3, -2) if x.dim() > 1 and x.shape[-2] == d else torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1).flatten(-2)",
-            "In a square matrix it reorders the rows. The features are always the last axis.",
-        ),
-        "view_mixes_rows": (
-            "x.reshape(2, -1).T.reshape(x.shape)",
-            "Reshaping without regard to the leading axes mixes rows. Work on the last axis only.",
-        ),
-        "negates": (
-            "torch.stack((x[..., : d // 2], -x[..., d // 2 :]), dim=-1).flatten(-2)",
-            "The second members change their sign. Only reorder.",
-        ),
-        "mirrored": (
-            "torch.stack((x[..., : d // 2], x[..., d // 2 :].flip(-1)), dim=-1).flatten(-2)",
-            "The second half is dealt out in reversed order. Keep the order of the pairs.",
-        ),
-        "four_features_only": (
-            "x[..., [0, 2, 1, 3]] if d == 4 else x.clone()",
-            "Only d = 4 is reordered. The rule holds for every even d.",
-        ),
+        "concatenates": ("torch.cat((x[..., : d // 2], x[..., d // 2 :]), dim=-1)", "Concatenating the halves gives x again. Stack them along a new last axis, then flatten."),
+        "stacks_in_front": ("torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-2).flatten(-2)", "The halves are stacked one after the other, which gives x again. The new axis must be the last: dim=-1."),
+        "seconds_first": ("torch.stack((x[..., d // 2 :], x[..., : d // 2]), dim=-1).flatten(-2)", "The second member of each pair comes first. First members first."),
+        "rotates_half": ("torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1)", "This is rotate_half, a step of the rotation. Only reorder the features."),
+        "swaps_halves": ("torch.cat((x[..., d // 2 :], x[..., : d // 2]), dim=-1)", "It exchanges the two halves. Deal them out in turn."),
+        "along_the_rows_when_square": ("torch.stack((x[..., : d // 2, :], x[..., d // 2 :, :]), dim=-2).flatten(-3, -2) if x.dim() > 1 and x.shape[-2] == d else torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1).flatten(-2)", "In a square matrix it reorders the rows. The features are always the last axis."),
+        "view_mixes_rows": ("x.reshape(2, -1).T.reshape(x.shape)", "Reshaping without regard to the leading axes mixes rows. Work on the last axis only."),
+        "negates": ("torch.stack((x[..., : d // 2], -x[..., d // 2 :]), dim=-1).flatten(-2)", "The second members change their sign. Only reorder."),
+        "mirrored": ("torch.stack((x[..., : d // 2], x[..., d // 2 :].flip(-1)), dim=-1).flatten(-2)", "The second half is dealt out in reversed order. Keep the order of the pairs."),
+        "four_features_only": ("x[..., [0, 2, 1, 3]] if d == 4 else x.clone()", "Only d = 4 is reordered. The rule holds for every even d."),
     },
     {
         "view_and_transpose": "return x.unflatten(-1, (2, d // 2)).transpose(-1, -2).flatten(-2)",
@@ -1612,9 +1463,7 @@ ENTRIES += [
     Mutant(
         exercise="alibi_bias",
         name="one_query_gets_nothing",
-        replace={
-            "torch.arange(T_k - T_q, T_k)[:, None] - torch.arange(T_k)": "torch.arange(T_q)[:, None] - torch.arange(T_q)"
-        },
+        replace={"torch.arange(T_k - T_q, T_k)[:, None] - torch.arange(T_k)": "torch.arange(T_q)[:, None] - torch.arange(T_q)"},
         slip="The bias is built for T_q keys only; for one query it is a single 0, which broadcasts silently. There are T_k keys.",
     ),
     Mutant(
@@ -1656,17 +1505,13 @@ ENTRIES += [
     Mutant(
         exercise="alibi_bias",
         name="hides_the_future",
-        replace={
-            "return -torch.tensor(slopes)[:, None, None] * distance": "return (-torch.tensor(slopes)[:, None, None] * distance).masked_fill(torch.ones(T_q, T_k).triu(1 + T_k - T_q).bool(), -torch.inf)"
-        },
+        replace={"return -torch.tensor(slopes)[:, None, None] * distance": "return (-torch.tensor(slopes)[:, None, None] * distance).masked_fill(torch.ones(T_q, T_k).triu(1 + T_k - T_q).bool(), -torch.inf)"},
         slip="Future keys get -inf. Hiding them is the causal mask's job; here they get a penalty for their distance.",
     ),
     Mutant(
         exercise="alibi_bias",
         name="key_index_only",
-        replace={
-            "(torch.arange(T_k - T_q, T_k)[:, None] - torch.arange(T_k)).abs()": "(T_k - 1 - torch.arange(T_k)).expand(T_q, T_k)"
-        },
+        replace={"(torch.arange(T_k - T_q, T_k)[:, None] - torch.arange(T_k)).abs()": "(T_k - 1 - torch.arange(T_k)).expand(T_q, T_k)"},
         slip="Every query gets the row of the last one. Under a causal mask the softmax would not notice, but the bias is -slope * |p_i - j|.",
     ),
     Mutant(
@@ -1684,25 +1529,19 @@ ENTRIES += [
     Mutant(
         exercise="alibi_bias",
         name="transposed",
-        replace={
-            "torch.arange(T_k - T_q, T_k)[:, None] - torch.arange(T_k)": "torch.arange(T_k - T_q, T_k) - torch.arange(T_k)[:, None]"
-        },
+        replace={"torch.arange(T_k - T_q, T_k)[:, None] - torch.arange(T_k)": "torch.arange(T_k - T_q, T_k) - torch.arange(T_k)[:, None]"},
         slip="Rows are keys and columns are queries. Queries are the rows: (n_heads, T_q, T_k).",
     ),
     Mutant(
         exercise="alibi_bias",
         name="formula_for_any_number",
-        replace={
-            "slopes = power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "slopes = power_slopes(n_heads)"
-        },
+        replace={"slopes = power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "slopes = power_slopes(n_heads)"},
         slip="For numbers of heads that are no power of two, Press et al. use another rule: slopes for n heads, then every second for 2n.",
     ),
     Mutant(
         exercise="alibi_bias",
         name="next_power_cut_off",
-        replace={
-            "slopes = power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "slopes = power_slopes(n if n == n_heads else 2 * n)[:n_heads]"
-        },
+        replace={"slopes = power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "slopes = power_slopes(n if n == n_heads else 2 * n)[:n_heads]"},
         slip="It takes the first slopes for the next power of two. Take those for the power below, then every second of the next.",
     ),
     Mutant(
@@ -1726,9 +1565,7 @@ ENTRIES += [
     Mutant(
         exercise="alibi_bias",
         name="missing_slopes_first",
-        replace={
-            "power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "power_slopes(2 * n)[::2][: n_heads - n] + power_slopes(n)"
-        },
+        replace={"power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "power_slopes(2 * n)[::2][: n_heads - n] + power_slopes(n)"},
         slip="The added slopes stand first. The slopes for n heads come first.",
     ),
     Mutant(
@@ -1740,9 +1577,7 @@ ENTRIES += [
     Mutant(
         exercise="alibi_bias",
         name="six_heads_from_memory",
-        replace={
-            "power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "[1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8] if n_heads == 6 else power_slopes(n_heads)"
-        },
+        replace={"power_slopes(n) + power_slopes(2 * n)[::2][: n_heads - n]": "[1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8] if n_heads == 6 else power_slopes(n_heads)"},
         slip="Six heads are right, other numbers that are no power of two are not. Write the rule.",
     ),
     Mutant(
@@ -1772,25 +1607,19 @@ ENTRIES += [
     Mutant(
         exercise="alibi_bias",
         name="batch_axis",
-        replace={
-            "return -torch.tensor(slopes)[:, None, None] * distance": "return (-torch.tensor(slopes)[:, None, None] * distance)[None]"
-        },
+        replace={"return -torch.tensor(slopes)[:, None, None] * distance": "return (-torch.tensor(slopes)[:, None, None] * distance)[None]"},
         slip="There is a batch axis in front. Return (n_heads, T_q, T_k).",
     ),
     Mutant(
         exercise="alibi_bias",
         name="heads_last",
-        replace={
-            "return -torch.tensor(slopes)[:, None, None] * distance": "return -torch.tensor(slopes) * distance[..., None]"
-        },
+        replace={"return -torch.tensor(slopes)[:, None, None] * distance": "return -torch.tensor(slopes) * distance[..., None]"},
         slip="The heads are the last axis. Return (n_heads, T_q, T_k).",
     ),
     Mutant(
         exercise="alibi_bias",
         name="multiplier",
-        replace={
-            "return -torch.tensor(slopes)[:, None, None] * distance": "return (-torch.tensor(slopes)[:, None, None] * distance).exp()"
-        },
+        replace={"return -torch.tensor(slopes)[:, None, None] * distance": "return (-torch.tensor(slopes)[:, None, None] * distance).exp()"},
         slip="It returns factors for the weights. The bias is added to the scores before the softmax: no exp.",
     ),
     Mutant(

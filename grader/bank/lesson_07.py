@@ -647,15 +647,8 @@ FEED_FORWARD: list[Entry] = [
         {FF_HIDDEN: "F.gelu(x @ W1) + b1"},
         "b1 is added after GELU. It belongs inside: GELU(x W1 + b1).",
     ),
-    wrong(
-        "feed_forward", "no_first_bias", {FF_HIDDEN: "F.gelu(x @ W1)"}, "b1 is not used: it is added before the GELU."
-    ),
-    wrong(
-        "feed_forward",
-        "no_second_bias",
-        {FF_RETURN: "return hidden @ W2"},
-        "b2 is not used: it is added after the second product.",
-    ),
+    wrong("feed_forward", "no_first_bias", {FF_HIDDEN: "F.gelu(x @ W1)"}, "b1 is not used: it is added before the GELU."),
+    wrong("feed_forward", "no_second_bias", {FF_RETURN: "return hidden @ W2"}, "b2 is not used: it is added after the second product."),
     wrong(
         "feed_forward",
         "subtracts_the_bias",

@@ -42,9 +42,7 @@ ENTRIES: list[Entry] = [
     Mutant(
         exercise="append_changes_the_past",
         name="zeroed_instead_of_missing",
-        replace={
-            "before = encoder(x[:, :-1])": "before = encoder(torch.cat([x[:, :-1], torch.zeros_like(x[:, -1:])], dim=1))[:, :-1]"
-        },
+        replace={"before = encoder(x[:, :-1])": "before = encoder(torch.cat([x[:, :-1], torch.zeros_like(x[:, -1:])], dim=1))[:, :-1]"},
         slip="The last position is set to zero instead of left away, but a zero is an input too. Run the encoder on x[:, :-1].",
     ),
     Mutant(
@@ -103,17 +101,13 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="append_changes_the_past",
         name="yes_or_no",
-        replace={
-            "(after[:, :-1] - before).abs().max()": "((after[:, :-1] - before).abs().max() > 1e-9).to(after.dtype)"
-        },
+        replace={"(after[:, :-1] - before).abs().max()": "((after[:, :-1] - before).abs().max() > 1e-9).to(after.dtype)"},
         slip="It says whether something changed. The result is how much.",
     ),
     Mutant(
         exercise="append_changes_the_past",
         name="small_changes_rounded_away",
-        replace={
-            "return (after[:, :-1] - before).abs().max()": "change = (after[:, :-1] - before).abs().max()\n    return torch.where(change > 1e-5, change, 0.0)"
-        },
+        replace={"return (after[:, :-1] - before).abs().max()": "change = (after[:, :-1] - before).abs().max()\n    return torch.where(change > 1e-5, change, 0.0)"},
         slip="Small changes are taken for rounding and become 0. Return what was measured; the reader decides what is small.",
     ),
     Mutant(
@@ -131,9 +125,7 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="append_changes_the_past",
         name="changes_the_last_token",
-        replace={
-            "before = encoder(x[:, :-1])": "before = encoder(torch.cat([x[:, :-1], x[:, -1:] + 1.0], dim=1))[:, :-1]"
-        },
+        replace={"before = encoder(x[:, :-1])": "before = encoder(torch.cat([x[:, :-1], x[:, -1:] + 1.0], dim=1))[:, :-1]"},
         slip="It changes the last position instead of appending it. A model can react to the length alone: compare with a run that does not have the position.",
     ),
     Mutant(
@@ -221,9 +213,7 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="KVCache",
         name="overflow_not_noticed",
-        replace={
-            '        if end > self.max_len:\n            raise ValueError(f"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}")\n': ""
-        },
+        replace={"        if end > self.max_len:\n            raise ValueError(f\"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}\")\n": ""},
         slip="A full cache raises whatever PyTorch raises, or nothing. Compare length + T_new with max_len first and raise ValueError.",
     ),
     Mutant(
@@ -235,36 +225,25 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="KVCache",
         name="overflow_raises_index_error",
-        replace={
-            '        if end > self.max_len:\n            raise ValueError(f"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}")\n': '        if end > self.max_len:\n            raise IndexError(f"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}")\n'
-        },
+        replace={"        if end > self.max_len:\n            raise ValueError(f\"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}\")\n": "        if end > self.max_len:\n            raise IndexError(f\"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}\")\n"},
         slip="A full cache should raise ValueError.",
     ),
     Mutant(
         exercise="KVCache",
         name="overflow_cut_off",
-        replace={
-            '        if end > self.max_len:\n            raise ValueError(f"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}")\n': "        k, v, end = k[:, :, : self.max_len - self.length], v[:, :, : self.max_len - self.length], min(end, self.max_len)\n"
-        },
+        replace={"        if end > self.max_len:\n            raise ValueError(f\"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}\")\n": "        k, v, end = k[:, :, : self.max_len - self.length], v[:, :, : self.max_len - self.length], min(end, self.max_len)\n"},
         slip="What does not fit is dropped silently. The caller must hear of it: raise ValueError and store nothing.",
     ),
     Mutant(
         exercise="KVCache",
         name="overflow_wraps_around",
-        replace={
-            '        if end > self.max_len:\n            raise ValueError(f"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}")\n': "        if end > self.max_len:\n            self.length, end = 0, T_new\n"
-        },
+        replace={"        if end > self.max_len:\n            raise ValueError(f\"{self.length} positions held, {T_new} new ones, but max_len={self.max_len}\")\n": "        if end > self.max_len:\n            self.length, end = 0, T_new\n"},
         slip="A full cache starts again at the front and overwrites its oldest positions. It should raise ValueError.",
     ),
     Mutant(
         exercise="KVCache",
         name="length_moves_before_the_test",
-        replace={
-            "        if end > self.max_len:": "        self.length = end\n        if end > self.max_len:",
-            "self.keys[:, :, self.length : end]": "self.keys[:, :, end - T_new : end]",
-            "self.values[:, :, self.length : end]": "self.values[:, :, end - T_new : end]",
-            "        self.length = end\n        return": "        return",
-        },
+        replace={"        if end > self.max_len:": "        self.length = end\n        if end > self.max_len:", "self.keys[:, :, self.length : end]": "self.keys[:, :, end - T_new : end]", "self.values[:, :, self.length : end]": "self.values[:, :, end - T_new : end]", "        self.length = end\n        return": "        return"},
         slip="The length is moved before the test, so a refused append leaves a wrong length. Test everything first, then change.",
     ),
     Mutant(
@@ -276,9 +255,7 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="KVCache",
         name="shapes_not_compared",
-        replace={
-            '            if new.shape != (B, H, T_new, d):\n                raise ValueError(f"{name} has the shape {tuple(new.shape)}, expected {(B, H, T_new, d)}")\n': ""
-        },
+        replace={"            if new.shape != (B, H, T_new, d):\n                raise ValueError(f\"{name} has the shape {tuple(new.shape)}, expected {(B, H, T_new, d)}\")\n": ""},
         slip="Assigning to a slice broadcasts: one row is copied into all rows of the batch. Compare the shapes and raise ValueError.",
     ),
     Mutant(
@@ -302,17 +279,13 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="KVCache",
         name="sizes_compared_by_their_number",
-        replace={
-            "if new.shape != (B, H, T_new, d):": "if new.numel() != B * H * T_new * d:",
-            "= k.detach()": "= k.detach().reshape(B, H, T_new, -1)",
-            "= v.detach()": "= v.detach().reshape(B, H, T_new, -1)",
-        },
+        replace={"if new.shape != (B, H, T_new, d):": "if new.numel() != B * H * T_new * d:", "= k.detach()": "= k.detach().reshape(B, H, T_new, -1)", "= v.detach()": "= v.detach().reshape(B, H, T_new, -1)"},
         slip="Only the number of elements is compared: batch and heads may be exchanged without notice.",
     ),
     Mutant(
         exercise="KVCache",
         name="values_not_compared",
-        replace={'(("k", k, self.keys), ("v", v, self.values))': '(("k", k, self.keys),)'},
+        replace={"((\"k\", k, self.keys), (\"v\", v, self.values))": "((\"k\", k, self.keys),)"},
         slip="Only the keys' shape is tested; the values can still be broadcast. Test both.",
     ),
     Mutant(
@@ -330,18 +303,41 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="KVCache",
         name="length_grows_by_one",
-        replace={
-            "        self.length = end\n        return self.keys[:, :, :end], self.values[:, :, :end]": "        self.length += 1 if T_new else 0\n        return self.keys[:, :, :end], self.values[:, :, :end]"
-        },
+        replace={"        self.length = end\n        return self.keys[:, :, :end], self.values[:, :, :end]": "        self.length += 1 if T_new else 0\n        return self.keys[:, :, :end], self.values[:, :, :end]"},
         slip="The length grows by 1 whatever is appended. It grows by T_new.",
     ),
     Mutant(
         exercise="KVCache",
         name="length_never_moves",
-        replace={
-            "        self.length = end\n        return self.keys[:, :, :end], self.values[:, :, :end]": "        return self.keys[:, :, :end], self.values[:, :, :end]"
-        },
+        replace={"        self.length = end\n        return self.keys[:, :, :end], self.values[:, :, :end]": "        return self.keys[:, :, :end], self.values[:, :, :end]"},
         slip="The length stays 0, so every append overwrites the one before.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="length_from_the_content",
+        replace={"        self.length = end\n": "        self.length = int((self.keys[0, 0] != 0).any(-1).sum())\n"},
+        slip="The length is counted from the stored numbers, so a key of zeros is lost. Count what was appended.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="length_is_a_tensor",
+        replace={"        self.length = 0\n": "        self.length = torch.zeros((), dtype=torch.int64)\n"},
+        slip="The length is a tensor. It is an int.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="length_is_a_method",
+        replace={
+            "        self.length = 0\n": "        self.taken = 0\n",
+            "        end = self.length + T_new\n": "        end = self.taken + T_new\n",
+            'f"{self.length} positions held': 'f"{self.taken} positions held',
+            "self.keys[:, :, self.length : end]": "self.keys[:, :, self.taken : end]",
+            "self.values[:, :, self.length : end]": "self.values[:, :, self.taken : end]",
+            "        self.length = end\n": "        self.taken = end\n",
+            "twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])": "twin.append(self.keys[:, :, : self.taken], self.values[:, :, : self.taken])",
+            "    def fork(": "    def length(self):\n        return self.taken\n\n    def fork(",
+        },
+        slip="length is a method. It is an int: put @property above it, or make it an attribute.",
     ),
     Mutant(
         exercise="KVCache",
@@ -352,9 +348,7 @@ def append_changes_the_past(encoder, x):
     Mutant(
         exercise="KVCache",
         name="keys_as_values",
-        replace={
-            "self.values[:, :, self.length : end] = v.detach()": "self.values[:, :, self.length : end] = k.detach()[..., :1].expand_as(v)"
-        },
+        replace={"self.values[:, :, self.length : end] = v.detach()": "self.values[:, :, self.length : end] = k.detach()[..., :1].expand_as(v)"},
         slip="The keys are written in place of the values.",
     ),
     Mutant(
@@ -386,9 +380,7 @@ class KVCache:
     Mutant(
         exercise="KVCache",
         name="returns_the_new_only",
-        replace={
-            "return self.keys[:, :, :end], self.values[:, :, :end]": "return self.keys[:, :, end - T_new : end], self.values[:, :, end - T_new : end]"
-        },
+        replace={"return self.keys[:, :, :end], self.values[:, :, :end]": "return self.keys[:, :, end - T_new : end], self.values[:, :, end - T_new : end]"},
         slip="append returns the new positions only. It returns everything held.",
     ),
     Mutant(
@@ -400,17 +392,13 @@ class KVCache:
     Mutant(
         exercise="KVCache",
         name="misses_the_new",
-        replace={
-            "return self.keys[:, :, :end], self.values[:, :, :end]": "return self.keys[:, :, : end - T_new], self.values[:, :, : end - T_new]"
-        },
+        replace={"return self.keys[:, :, :end], self.values[:, :, :end]": "return self.keys[:, :, : end - T_new], self.values[:, :, : end - T_new]"},
         slip="The new positions are written but not returned: the slice ends at the old length.",
     ),
     Mutant(
         exercise="KVCache",
         name="first_positions_lost",
-        replace={
-            "        self.keys[:, :, self.length : end] = k.detach()\n": "        if self.length:\n            self.keys[:, :, self.length : end] = k.detach()\n"
-        },
+        replace={"        self.keys[:, :, self.length : end] = k.detach()\n": "        if self.length:\n            self.keys[:, :, self.length : end] = k.detach()\n"},
         slip="The first append only reserves its places and stores nothing: position 0 is fake.",
     ),
     Mutant(
@@ -422,9 +410,7 @@ class KVCache:
     Mutant(
         exercise="KVCache",
         name="fork_shares_storage",
-        replace={
-            "        twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])\n": "        twin.keys, twin.values, twin.length = self.keys, self.values, self.length\n"
-        },
+        replace={"        twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])\n": "        twin.keys, twin.values, twin.length = self.keys, self.values, self.length\n"},
         slip="The fork has its own length but shares the storage: the two sides overwrite each other's positions. Copy the tensors.",
     ),
     Mutant(
@@ -436,9 +422,7 @@ class KVCache:
     Mutant(
         exercise="KVCache",
         name="fork_without_its_length",
-        replace={
-            "        twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])\n": "        twin.keys, twin.values = self.keys.clone(), self.values.clone()\n"
-        },
+        replace={"        twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])\n": "        twin.keys, twin.values = self.keys.clone(), self.values.clone()\n"},
         slip="The fork has the content, but its length is 0: the next append overwrites the beginning.",
     ),
     Mutant(
@@ -462,19 +446,22 @@ class KVCache:
     Mutant(
         exercise="KVCache",
         name="storage_of_the_class",
-        replace={
-            "        self.keys = torch.zeros(batch, n_heads, max_len, d_k, dtype=dtype, device=device)\n": '        shelf = KVCache.__dict__.get("shelf") or {}\n        KVCache.shelf = shelf\n        self.keys = shelf.setdefault((batch, n_heads, max_len, d_k, dtype), torch.zeros(batch, n_heads, max_len, d_k, dtype=dtype, device=device))\n'
-        },
+        replace={"        self.keys = torch.zeros(batch, n_heads, max_len, d_k, dtype=dtype, device=device)\n": "        shelf = KVCache.__dict__.get(\"shelf\") or {}\n        KVCache.shelf = shelf\n        self.keys = shelf.setdefault((batch, n_heads, max_len, d_k, dtype), torch.zeros(batch, n_heads, max_len, d_k, dtype=dtype, device=device))\n"},
         slip="The storage belongs to the class, so all caches of one size share it. Make it in the constructor.",
     ),
     Mutant(
         exercise="KVCache",
         name="always_float32",
-        replace={
-            "max_len, d_k, dtype=dtype, device=device)": "max_len, d_k, dtype=torch.float32, device=device)",
-            "max_len, d_v, dtype=dtype, device=device)": "max_len, d_v, dtype=torch.float32, device=device)",
-        },
+        replace={"max_len, d_k, dtype=dtype, device=device)": "max_len, d_k, dtype=torch.float32, device=device)", "max_len, d_v, dtype=dtype, device=device)": "max_len, d_v, dtype=torch.float32, device=device)"},
         slip="The storage is always float32. Use the dtype that was asked for.",
+    ),
+    Mutant(
+        exercise="KVCache",
+        name="none_means_float32",
+        replace={
+            "        self.length = 0\n": "        self.length = 0\n        dtype = dtype or torch.float32\n",
+        },
+        slip="dtype=None is taken for float32. It means torch.get_default_dtype(), which a program may have changed.",
     ),
     Mutant(
         exercise="KVCache",
@@ -497,35 +484,33 @@ class KVCache:
         d_v = d_k if d_v is None else d_v
         self.sizes, self.max_len = (batch, n_heads, d_k, d_v), max_len
         self.dtype = torch.get_default_dtype() if dtype is None else dtype
-        self.pieces = [(torch.zeros(batch, n_heads, 0, d_k, dtype=self.dtype), torch.zeros(batch, n_heads, 0, d_v, dtype=self.dtype))]
+        self.k = self.v = None
 
     @property
     def length(self):
-        return sum(k.shape[2] for k, _ in self.pieces)
+        return 0 if self.k is None else self.k.shape[2]
 
     def append(self, k, v):
         B, H, d_k, d_v = self.sizes
         T = k.shape[2]
         if k.shape != (B, H, T, d_k) or v.shape != (B, H, T, d_v) or self.length + T > self.max_len:
             raise ValueError("shape or room")
-        self.pieces.append((k.detach().to(self.dtype), v.detach().to(self.dtype)))
-        return tuple(torch.cat(parts, 2) for parts in zip(*self.pieces))
+        k, v = k.detach().to(self.dtype), v.detach().to(self.dtype)
+        self.k = k if self.k is None else torch.cat([self.k, k], 2)
+        self.v = v if self.v is None else torch.cat([self.v, v], 2)
+        return self.k, self.v
 
     def fork(self):
         twin = KVCache(*self.sizes[:2], self.max_len, *self.sizes[2:], dtype=self.dtype)
-        twin.pieces = list(self.pieces)
+        twin.k, twin.v = self.k, self.v
         return twin
 """,
-        slip="The pieces are kept as they are, not copied: when the caller reuses its tensor, the cache changes.",
+        slip="A piece is kept as it is, not copied: when the caller reuses its tensor, the cache changes.",
     ),
     Mutant(
         exercise="KVCache",
         name="shifts_the_old_ones",
-        replace={
-            "        self.keys[:, :, self.length : end] = k.detach()\n        self.values[:, :, self.length : end] = v.detach()\n": "        for storage, new in ((self.keys, k), (self.values, v)):\n            storage.copy_(torch.cat([storage[:, :, T_new:].clone(), new.detach().to(storage.dtype)], dim=2))\n",
-            "return self.keys[:, :, :end], self.values[:, :, :end]": "return self.keys[:, :, self.max_len - end :], self.values[:, :, self.max_len - end :]",
-            "twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])": "twin.append(self.keys[:, :, self.max_len - self.length :], self.values[:, :, self.max_len - self.length :])",
-        },
+        replace={"        self.keys[:, :, self.length : end] = k.detach()\n        self.values[:, :, self.length : end] = v.detach()\n": "        for storage, new in ((self.keys, k), (self.values, v)):\n            storage.copy_(torch.cat([storage[:, :, T_new:].clone(), new.detach().to(storage.dtype)], dim=2))\n", "return self.keys[:, :, :end], self.values[:, :, :end]": "return self.keys[:, :, self.max_len - end :], self.values[:, :, self.max_len - end :]", "twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])": "twin.append(self.keys[:, :, self.max_len - self.length :], self.values[:, :, self.max_len - self.length :])"},
         slip="The newest position always stands at the end and older ones are shifted in place, which changes what earlier appends returned.",
     ),
     Mutant(
@@ -608,56 +593,72 @@ class KVCache:
     Variant(
         exercise="KVCache",
         name="deep_copy_and_property",
-        replace={
-            "        B, H, _, d_k = self.keys.shape\n        twin = KVCache(B, H, self.max_len, d_k, self.values.shape[3], self.keys.dtype, self.keys.device)\n        twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])\n        return twin": "        import copy\n        return copy.deepcopy(self)\n"
-        },
+        replace={"        B, H, _, d_k = self.keys.shape\n        twin = KVCache(B, H, self.max_len, d_k, self.values.shape[3], self.keys.dtype, self.keys.device)\n        twin.append(self.keys[:, :, : self.length], self.values[:, :, : self.length])\n        return twin": "        import copy\n        return copy.deepcopy(self)\n"},
     ),
     Variant(
         exercise="KVCache",
         name="copies_returned",
-        replace={
-            "return self.keys[:, :, :end], self.values[:, :, :end]": "return [self.keys[:, :, :end].clone(), self.values[:, :, :end].contiguous()]"
-        },
+        replace={"return self.keys[:, :, :end], self.values[:, :, :end]": "return [self.keys[:, :, :end].clone(), self.values[:, :, :end].contiguous()]"},
     ),
     Variant(
         exercise="KVCache",
         name="index_copy",
-        replace={
-            "        self.keys[:, :, self.length : end] = k.detach()\n        self.values[:, :, self.length : end] = v.detach()\n": "        places = torch.arange(self.length, end)\n        self.keys.index_copy_(2, places, k.detach().to(self.keys.dtype))\n        self.values.index_copy_(2, places, v.detach().to(self.values.dtype))\n"
-        },
+        replace={"        self.keys[:, :, self.length : end] = k.detach()\n        self.values[:, :, self.length : end] = v.detach()\n": "        places = torch.arange(self.length, end)\n        self.keys.index_copy_(2, places, k.detach().to(self.keys.dtype))\n        self.values.index_copy_(2, places, v.detach().to(self.values.dtype))\n"},
     ),
     Mutant(
         exercise="attend_with_cache",
         name="prepended",
-        replace={
-            "torch.cat([old_k, k], dim=2)": "torch.cat([k, old_k], dim=2)",
-            "torch.cat([old_v, v], dim=2)": "torch.cat([v, old_v], dim=2)",
-            "torch.cat([old_visible, visible], dim=1)": "torch.cat([visible, old_visible], dim=1)",
-        },
+        replace={"torch.cat([old_k, k], dim=2)": "torch.cat([k, old_k], dim=2)", "torch.cat([old_v, v], dim=2)": "torch.cat([v, old_v], dim=2)", "torch.cat([old_visible, visible], dim=1)": "torch.cat([visible, old_visible], dim=1)"},
         slip="The new keys are put in front of the old ones, so the mask meets the wrong ones. Old first, new behind.",
     ),
     Mutant(
         exercise="attend_with_cache",
-        name="values_overwritten_with_keys",
+        name="prepended_but_the_padding_is_not",
         replace={
-            "v = torch.cat([old_v, v], dim=2)": "v = torch.cat([(old_k if old_k.shape == old_v.shape else old_v * 0), v], dim=2)"
+            "torch.cat([old_k, k], dim=2)": "torch.cat([k, old_k], dim=2)",
+            "torch.cat([old_v, v], dim=2)": "torch.cat([v, old_v], dim=2)",
         },
+        slip="The new keys and values are put in front of the old ones. Old first, new behind.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="keys_prepended",
+        replace={"torch.cat([old_k, k], dim=2)": "torch.cat([k, old_k], dim=2)"},
+        slip="The new keys are put in front of the old ones, the new values behind: they no longer belong together.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="concatenated_along_the_heads",
+        replace={
+            "torch.cat([old_k, k], dim=2)": "torch.cat([old_k, k], dim=1)",
+            "torch.cat([old_v, v], dim=2)": "torch.cat([old_v, v], dim=1)",
+        },
+        slip="Old and new are joined in dimension 1, the heads. The positions are dimension 2.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="cache_does_not_grow",
+        replace={
+            "return weights @ v, (k, v, visible)": "return weights @ v, (k, v, visible) if cache is None else cache",
+        },
+        slip="From the second call on it returns the cache that was handed in. The new cache holds the new positions as well.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="values_overwritten_with_keys",
+        replace={"v = torch.cat([old_v, v], dim=2)": "v = torch.cat([(old_k if old_k.shape == old_v.shape else old_v * 0), v], dim=2)"},
         slip="The cache hands the old keys back as old values. Keep both.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="first_call_not_stored",
-        replace={
-            "return weights @ v, (k, v, visible)": "return weights @ v, (k, v, visible) if cache is not None else (torch.zeros_like(k), torch.zeros_like(v), visible)"
-        },
+        replace={"return weights @ v, (k, v, visible)": "return weights @ v, (k, v, visible) if cache is not None else (torch.zeros_like(k), torch.zeros_like(v), visible)"},
         slip="The first call leaves nothing in the cache: its positions count as zeros later.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="only_the_last_call",
-        replace={
-            "return weights @ v, (k, v, visible)": "return weights @ v, (k[:, :, -T_new:], v[:, :, -T_new:], visible[:, -T_new:])"
-        },
+        replace={"return weights @ v, (k, v, visible)": "return weights @ v, (k[:, :, -T_new:], v[:, :, -T_new:], visible[:, -T_new:])"},
         slip="The cache holds the positions of the last call only; older ones are forgotten.",
     ),
     Mutant(
@@ -798,9 +799,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="fixed_capacity",
-        replace={
-            "return weights @ v, (k, v, visible)": "return weights @ v, (k[:, :, -64:], v[:, :, -64:], visible[:, -64:])"
-        },
+        replace={"return weights @ v, (k, v, visible)": "return weights @ v, (k[:, :, -64:], v[:, :, -64:], visible[:, -64:])"},
         slip="Only the latest 64 positions are kept: a long context loses its beginning.",
     ),
     Mutant(
@@ -812,17 +811,13 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="padding_forgotten",
-        replace={
-            "torch.cat([old_visible, visible], dim=1)": "torch.cat([torch.ones_like(old_visible), visible], dim=1)"
-        },
+        replace={"torch.cat([old_visible, visible], dim=1)": "torch.cat([torch.ones_like(old_visible), visible], dim=1)"},
         slip="The padding of earlier calls is not remembered: later calls see it. The cache must hold visible, too.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="new_padding_ignored",
-        replace={
-            "torch.cat([old_visible, visible], dim=1)": "torch.cat([old_visible, torch.ones_like(visible)], dim=1)"
-        },
+        replace={"torch.cat([old_visible, visible], dim=1)": "torch.cat([old_visible, torch.ones_like(visible)], dim=1)"},
         slip="Padding counts in the first call only; what is invisible in a later call is seen.",
     ),
     Mutant(
@@ -846,58 +841,44 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="visible_meets_the_heads",
-        replace={
-            "visible[:, None, None, :]": "(visible[None, :, None, :] if visible.shape[0] == q.shape[1] else visible[:, None, None, :])"
-        },
+        replace={"visible[:, None, None, :]": "(visible[None, :, None, :] if visible.shape[0] == q.shape[1] else visible[:, None, None, :])"},
         slip="visible lines up with the heads instead of the batch rows. Put the new dimensions between batch and keys: visible[:, None, None, :].",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="visible_meets_the_queries",
-        replace={
-            "visible[:, None, None, :]": "(visible[None, None] if visible.shape == causal.shape else visible[:, None, None, :])"
-        },
+        replace={"visible[:, None, None, :]": "(visible[None, None] if visible.shape == causal.shape else visible[:, None, None, :])"},
         slip="visible lines up with the queries when the sizes allow it: causal & visible broadcasts over the wrong axis. Write visible[:, None, None, :].",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="nan_where_nothing_is_seen",
-        replace={
-            ".masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "\n    weights = scores.softmax(dim=-1)"
-        },
+        replace={".masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "\n    weights = scores.softmax(dim=-1)"},
         slip="A row of -inf gives nan in the softmax. A query that sees nothing gives zeros.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="nan_gradient",
-        replace={
-            "scores.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)": "scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)",
-            "scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "scores.softmax(dim=-1).nan_to_num()",
-        },
+        replace={"scores.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)": "scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)", "scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "scores.softmax(dim=-1).nan_to_num()"},
         slip="The values are right, but the nan is only covered up after the softmax: the gradients are still nan. Give an empty row finite scores before.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="uniform_where_nothing_is_seen",
-        replace={
-            "masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)": "masked_fill(~mask, torch.finfo(q.dtype).min)",
-            ".softmax(dim=-1).masked_fill(nothing, 0.0)": ".softmax(dim=-1)",
-        },
+        replace={"masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)": "masked_fill(~mask, torch.finfo(q.dtype).min)", ".softmax(dim=-1).masked_fill(nothing, 0.0)": ".softmax(dim=-1)"},
         slip="A row that sees nothing becomes the mean of all values, of padding and future alike. It gives zeros.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="empty_row_sees_everything",
-        replace={
-            ".masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "\n    scores = torch.where(nothing, q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, scores)\n    weights = scores.softmax(dim=-1)"
-        },
+        replace={".masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "\n    scores = torch.where(nothing, q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, scores)\n    weights = scores.softmax(dim=-1)"},
         slip="A row that sees nothing is opened to all keys. It gives zeros.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="billion_in_half_precision",
         replace={"masked_fill(~mask, -torch.inf)": "masked_fill(~mask, -1e9)"},
-        slip="-1e9 is not a float16 number. Use -inf or the smallest number of the dtype.",
+        slip="The fill value is not a float16 number. Use -inf or the smallest number of the dtype.",
     ),
     Mutant(
         exercise="attend_with_cache",
@@ -920,18 +901,13 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="weights_not_renormalized",
-        replace={
-            "scores.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)": "scores",
-            ".masked_fill(nothing, 0.0)\n    return": ".masked_fill(~mask, 0.0)\n    return",
-        },
+        replace={"scores.masked_fill(~mask, -torch.inf).masked_fill(nothing, 0.0)": "scores", ".masked_fill(nothing, 0.0)\n    return": ".masked_fill(~mask, 0.0)\n    return"},
         slip="The mask is applied after the softmax, so the weights no longer sum to 1.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="no_maximum",
-        replace={
-            "scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "(scores.exp() / scores.exp().sum(-1, keepdim=True)).masked_fill(nothing, 0.0)"
-        },
+        replace={"scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "(scores.exp() / scores.exp().sum(-1, keepdim=True)).masked_fill(nothing, 0.0)"},
         slip="A softmax written as exp over its sum overflows for large scores.",
     ),
     Mutant(
@@ -943,9 +919,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="softmax_over_all_heads",
-        replace={
-            "weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "weights = scores.movedim(1, 2).flatten(2).softmax(-1).unflatten(2, (q.shape[1], T)).movedim(2, 1).masked_fill(nothing, 0.0)"
-        },
+        replace={"weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "weights = scores.movedim(1, 2).flatten(2).softmax(-1).unflatten(2, (q.shape[1], T)).movedim(2, 1).masked_fill(nothing, 0.0)"},
         slip="All heads share one softmax. Each head has its own.",
     ),
     Mutant(
@@ -975,10 +949,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="keys_scaled_again",
-        replace={
-            "    T_new, T = q.shape[2], k.shape[2]": "    k = k / q.shape[-1] ** 0.5\n    T_new, T = q.shape[2], k.shape[2]",
-            " / q.shape[-1] ** 0.5  # (B, H, T_new, T)": "",
-        },
+        replace={"    T_new, T = q.shape[2], k.shape[2]": "    k = k / q.shape[-1] ** 0.5\n    T_new, T = q.shape[2], k.shape[2]", " / q.shape[-1] ** 0.5  # (B, H, T_new, T)": ""},
         slip="The scaled keys are stored and scaled again at every later call. Store what was handed in; transform once.",
     ),
     Mutant(
@@ -990,9 +961,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="uniform_weights",
-        replace={
-            "scores.softmax(dim=-1)": "(mask / mask.sum(-1, keepdim=True).clamp(min=1)).to(q.dtype).expand_as(scores)"
-        },
+        replace={"scores.softmax(dim=-1)": "(mask / mask.sum(-1, keepdim=True).clamp(min=1)).to(q.dtype).expand_as(scores)"},
         slip="It takes the plain mean of what is visible; queries and keys do not count.",
     ),
     Mutant(
@@ -1000,6 +969,45 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
         name="detached_cache",
         replace={"return weights @ v, (k, v, visible)": "return weights @ v, (k.detach(), v.detach(), visible)"},
         slip="The cache is detached: no gradient reaches the earlier calls.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="kv_cache_as_the_store",
+        source="""
+def attend_with_cache(q, k, v, cache=None, visible=None):
+    if visible is None:
+        visible = torch.ones(k.shape[0], k.shape[2], dtype=torch.bool)
+    if cache is None:
+        B, H, _, d_k = k.shape
+        store, old_visible = KVCache(B, H, 1024, d_k, v.shape[3], dtype=k.dtype), visible[:, :0]
+    else:
+        store, old_visible = cache[0].fork(), cache[1]
+    k, v = store.append(k, v)
+    visible = torch.cat([old_visible, visible], dim=1)
+    T_new, T = q.shape[2], k.shape[2]
+    mask = torch.ones(T_new, T, dtype=torch.bool).tril(T - T_new) & visible[:, None, None, :]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask), (store, visible)
+""",
+        slip="The stored keys and values carry no graph (KVCache detaches), so no gradient reaches k and v. Use torch.cat.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="kv_cache_written_in_place",
+        source="""
+def attend_with_cache(q, k, v, cache=None, visible=None):
+    if visible is None:
+        visible = torch.ones(k.shape[0], k.shape[2], dtype=torch.bool)
+    if cache is None:
+        B, H, _, d_k = k.shape
+        cache = KVCache(B, H, 1024, d_k, v.shape[3], dtype=k.dtype), [visible[:, :0]]
+    store, seen = cache
+    k, v = store.append(k, v)
+    seen[0] = visible = torch.cat([seen[0], visible], dim=1)
+    T_new, T = q.shape[2], k.shape[2]
+    mask = torch.ones(T_new, T, dtype=torch.bool).tril(T - T_new) & visible[:, None, None, :]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask), cache
+""",
+        slip="The cache is a KVCache that changes in place, so a second continuation sees the first, and it carries no graph. Make new tensors with torch.cat.",
     ),
     Mutant(
         exercise="attend_with_cache",
@@ -1016,9 +1024,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="zeroes_the_padding_in_place",
-        replace={
-            "    T_new, T = q.shape[2], k.shape[2]": "    if cache is None:\n        v.mul_(visible[:, None, :, None])\n    T_new, T = q.shape[2], k.shape[2]"
-        },
+        replace={"    T_new, T = q.shape[2], k.shape[2]": "    if cache is None:\n        v.mul_(visible[:, None, :, None])\n    T_new, T = q.shape[2], k.shape[2]"},
         slip="It sets the values of invisible positions to 0 in the caller's tensor. Work on the weights instead.",
     ),
     Mutant(
@@ -1030,19 +1036,23 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="attend_with_cache",
         name="outputs_for_all",
-        replace={
-            "return weights @ v, (k, v, visible)": "return torch.cat([v[:, :, : T - T_new], weights @ v], dim=2), (k, v, visible)"
-        },
+        replace={"return weights @ v, (k, v, visible)": "return torch.cat([v[:, :, : T - T_new], weights @ v], dim=2), (k, v, visible)"},
         slip="It returns a row for every cached position, not for the new ones only.",
     ),
     Mutant(
         exercise="attend_with_cache",
         name="padded_values_as_zeros",
-        replace={
-            "mask = causal & visible[:, None, None, :]": "mask = causal.expand(q.shape[0], 1, T_new, T)",
-            "return weights @ v, (k, v, visible)": "return weights @ (v * visible[:, None, :, None]), (k, v, visible)",
-        },
+        replace={"mask = causal & visible[:, None, None, :]": "mask = causal.expand(q.shape[0], 1, T_new, T)", "return weights @ v, (k, v, visible)": "return weights @ (v * visible[:, None, :, None]), (k, v, visible)"},
         slip="Invisible positions keep their share of the weights and only their values are zeroed. They must get the weight 0 and the others all of it.",
+    ),
+    Mutant(
+        exercise="attend_with_cache",
+        name="pads_as_zeros",
+        replace={
+            "    T_new, T = q.shape[2], k.shape[2]": "    k, v = k * visible[:, None, :, None], v * visible[:, None, :, None]\n    T_new, T = q.shape[2], k.shape[2]",
+            "mask = causal & visible[:, None, None, :]": "mask = causal.expand(q.shape[0], 1, T_new, T)",
+        },
+        slip="The keys and values of the padding are set to 0 instead of masked: a score of 0 still gets a weight. Fill the scores with -inf.",
     ),
     Mutant(
         exercise="attend_with_cache",
@@ -1066,9 +1076,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Variant(
         exercise="attend_with_cache",
         name="nan_taken_away",
-        replace={
-            ".masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "\n    weights = scores.softmax(dim=-1).nan_to_num()"
-        },
+        replace={".masked_fill(nothing, 0.0)\n    weights = scores.softmax(dim=-1).masked_fill(nothing, 0.0)": "\n    weights = scores.softmax(dim=-1).nan_to_num()"},
     ),
     Variant(
         exercise="attend_with_cache",
@@ -1179,10 +1187,7 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="decode_step",
         name="one_position_for_the_whole_piece",
-        replace={
-            "counts = seen + visible.cumsum(dim=1)": "counts = seen + 1 + 0 * visible.cumsum(dim=1)",
-            "(counts[:, -1:], new_layers)": "(seen + visible.sum(dim=1, keepdim=True), new_layers)",
-        },
+        replace={"counts = seen + visible.cumsum(dim=1)": "counts = seen + 1 + 0 * visible.cumsum(dim=1)", "(counts[:, -1:], new_layers)": "(seen + visible.sum(dim=1, keepdim=True), new_layers)"},
         slip="All tokens of a call get the same position. They stand behind each other.",
     ),
     Mutant(
@@ -1248,18 +1253,38 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="decode_step",
         name="visible_ignored",
-        replace={
-            "    if visible is None:\n        visible = torch.ones_like(ids, dtype=torch.bool)\n": "    visible = torch.ones_like(ids, dtype=torch.bool)\n"
-        },
+        replace={"    if visible is None:\n        visible = torch.ones_like(ids, dtype=torch.bool)\n": "    visible = torch.ones_like(ids, dtype=torch.bool)\n"},
         slip="The argument visible is not used.",
     ),
     Mutant(
         exercise="decode_step",
         name="one_cache_for_all_layers",
-        replace={
-            "    for block, layer in zip(model.blocks, layers):": "    layer = layers[-1]\n    for block in model.blocks:"
-        },
+        replace={"    for block, layer in zip(model.blocks, layers):": "    layer = layers[-1]\n    for block in model.blocks:"},
         slip="All blocks share one cache: the keys of the layers are mixed. Each block has its own.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="one_running_cache",
+        source="""
+def decode_step(model, ids, cache, visible=None):
+    if visible is None:
+        visible = torch.ones_like(ids, dtype=torch.bool)
+    seen, running = (torch.zeros_like(ids[:, :1]), None) if cache is None else cache
+    counts = seen + visible.cumsum(dim=1)
+    x = model.embed(ids, (counts - 1).clamp(min=0))
+    for block in model.blocks:
+        q, k, v = block.qkv(x)
+        heads, running = attend_with_cache(q, k, v, running, visible)
+        x = block.finish(x, heads)
+    return model.unembed(x[:, -1]), (counts[:, -1:], running)
+""",
+        slip="One cache runs through all layers: each block reads the keys of the others. Keep one cache for each block.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="twelve_layers",
+        replace={"[None] * len(model.blocks)": "[None] * 12"},
+        slip="It keeps 12 caches, and zip drops the blocks beyond them. Keep len(model.blocks).",
     ),
     Mutant(
         exercise="decode_step",
@@ -1270,26 +1295,19 @@ def attend_with_cache(q, k, v, cache=None, visible=None):
     Mutant(
         exercise="decode_step",
         name="cache_of_the_first_block_for_all",
-        replace={
-            "heads, layer = attend_with_cache(q, k, v, layer, visible)": "heads, layer = attend_with_cache(q, k, v, layers[0], visible)"
-        },
+        replace={"heads, layer = attend_with_cache(q, k, v, layer, visible)": "heads, layer = attend_with_cache(q, k, v, layers[0], visible)"},
         slip="Every block reads the cache of the first block.",
     ),
     Mutant(
         exercise="decode_step",
         name="changes_the_callers_cache",
-        replace={
-            "    new_layers = []\n    for block, layer in zip(model.blocks, layers):": "    new_layers = layers\n    for i, (block, layer) in enumerate(zip(model.blocks, list(layers))):",
-            "        new_layers.append(layer)": "        new_layers[i] = layer",
-        },
+        replace={"    new_layers = []\n    for block, layer in zip(model.blocks, layers):": "    new_layers = layers\n    for i, (block, layer) in enumerate(zip(model.blocks, list(layers))):", "        new_layers.append(layer)": "        new_layers[i] = layer"},
         slip="The new layer caches are written into the list that was handed in, so a second continuation sees the first. Build a new list.",
     ),
     Mutant(
         exercise="decode_step",
         name="changes_the_count_in_place",
-        replace={
-            "    return model.unembed(x[:, -1]), (counts[:, -1:], new_layers)": "    seen += visible.sum(dim=1, keepdim=True)\n    return model.unembed(x[:, -1]), (seen, new_layers)"
-        },
+        replace={"    return model.unembed(x[:, -1]), (counts[:, -1:], new_layers)": "    seen += visible.sum(dim=1, keepdim=True)\n    return model.unembed(x[:, -1]), (seen, new_layers)"},
         slip="The number of tokens seen is changed in place, in the cache that was handed in.",
     ),
     Mutant(
@@ -1386,27 +1404,34 @@ def decode_step(model, ids, cache, visible=None):
     Mutant(
         exercise="decode_step",
         name="blocks_side_by_side",
-        replace={
-            "        q, k, v = block.qkv(x)": "        q, k, v = block.qkv(embedded)",
-            "    new_layers = []": "    embedded, new_layers = x, []",
-        },
+        replace={"        q, k, v = block.qkv(x)": "        q, k, v = block.qkv(embedded)", "    new_layers = []": "    embedded, new_layers = x, []"},
         slip="Every block gets the embeddings instead of the output of the block before.",
     ),
     Mutant(
         exercise="decode_step",
         name="residual_from_the_embedding",
-        replace={
-            "        x = block.finish(x, heads)": "        x = block.finish(embedded, heads)",
-            "    new_layers = []": "    embedded, new_layers = x, []",
-        },
+        replace={"        x = block.finish(x, heads)": "        x = block.finish(embedded, heads)", "    new_layers = []": "    embedded, new_layers = x, []"},
         slip="finish gets the embeddings instead of the x that went into qkv.",
     ),
     Mutant(
         exercise="decode_step",
-        name="cache_of_first_layer_only",
+        name="x_never_updated",
         replace={
-            "heads, layer = attend_with_cache(q, k, v, layer, visible)": "heads, layer = attend_with_cache(q, k, v, layer if not new_layers else None, visible)"
+            "        x = block.finish(x, heads)": "        out = block.finish(x, heads)",
+            "model.unembed(x[:, -1])": "model.unembed(out[:, -1])",
         },
+        slip="x is not updated: every block works on the embeddings, and only the last one counts. Write x = block.finish(x, heads).",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="attends_without_the_cache",
+        replace={"attend_with_cache(q, k, v, layer, visible)": "attend_with_cache(q, k, v, None, visible)"},
+        slip="Attention reads no cache: either it is not handed the old one, or the new one is not kept.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="cache_of_first_layer_only",
+        replace={"heads, layer = attend_with_cache(q, k, v, layer, visible)": "heads, layer = attend_with_cache(q, k, v, layer if not new_layers else None, visible)"},
         slip="Only the first block reads its cache; the others see the new tokens alone.",
     ),
     Mutant(
@@ -1418,9 +1443,7 @@ def decode_step(model, ids, cache, visible=None):
     Mutant(
         exercise="decode_step",
         name="embedding_of_token_ids",
-        replace={
-            "    if visible is None:\n        visible = torch.ones_like(ids, dtype=torch.bool)\n": "    visible = torch.ones_like(ids, dtype=torch.bool) if visible is None else (ids != 0).cumsum(1) > 0\n"
-        },
+        replace={"    if visible is None:\n        visible = torch.ones_like(ids, dtype=torch.bool)\n": "    visible = torch.ones_like(ids, dtype=torch.bool) if visible is None else (ids != 0).cumsum(1) > 0\n"},
         slip="The pad tokens are recognized by their id 0 instead of by visible.",
     ),
     Mutant(
@@ -1520,15 +1543,13 @@ def decode_step(model, ids, cache, visible=None):
     Variant(
         exercise="decode_step",
         name="without_gradients",
-        replace={
-            "    new_layers = []\n    for block, layer in zip(model.blocks, layers):\n        q, k, v = block.qkv(x)\n        heads, layer = attend_with_cache(q, k, v, layer, visible)\n        x = block.finish(x, heads)\n        new_layers.append(layer)\n": "    new_layers = []\n    with torch.no_grad():\n        for block, layer in zip(model.blocks, layers):\n            q, k, v = block.qkv(x)\n            heads, layer = attend_with_cache(q, k, v, layer, visible)\n            x = block.finish(x, heads)\n            new_layers += [layer]\n"
-        },
+        replace={"    new_layers = []\n    for block, layer in zip(model.blocks, layers):\n        q, k, v = block.qkv(x)\n        heads, layer = attend_with_cache(q, k, v, layer, visible)\n        x = block.finish(x, heads)\n        new_layers.append(layer)\n": "    new_layers = []\n    with torch.no_grad():\n        for block, layer in zip(model.blocks, layers):\n            q, k, v = block.qkv(x)\n            heads, layer = attend_with_cache(q, k, v, layer, visible)\n            x = block.finish(x, heads)\n            new_layers += [layer]\n"},
     ),
     Mutant(
         exercise="prefill",
         name="padding_ignored",
         replace={"if pad_id is not None:": "if False:"},
-        slip="pad_id is accepted but not used.",
+        slip="pad_id is not used: padding is seen and counts as positions.",
     ),
     Mutant(
         exercise="prefill",
@@ -1563,9 +1584,7 @@ def decode_step(model, ids, cache, visible=None):
     Mutant(
         exercise="prefill",
         name="zero_is_always_padding",
-        replace={
-            "    if pad_id is not None:\n        visible = (ids != pad_id).cumsum(dim=1) > 0": "    visible = (ids != 0).cumsum(dim=1) > 0\n    if pad_id is not None:\n        visible = (ids != pad_id).cumsum(dim=1) > 0"
-        },
+        replace={"    if pad_id is not None:\n        visible = (ids != pad_id).cumsum(dim=1) > 0": "    visible = (ids != 0).cumsum(dim=1) > 0\n    if pad_id is not None:\n        visible = (ids != pad_id).cumsum(dim=1) > 0"},
         slip="Token 0 is always padding, whatever pad_id says. Use the argument.",
     ),
     Mutant(
@@ -1583,10 +1602,16 @@ def decode_step(model, ids, cache, visible=None):
     Mutant(
         exercise="prefill",
         name="columns_cut_off",
-        replace={
-            "return decode_step(model, ids, None, visible)": "keep = visible.all(dim=0)\n    return decode_step(model, ids[:, keep], None, visible[:, keep])"
-        },
+        replace={"return decode_step(model, ids, None, visible)": "keep = visible.all(dim=0)\n    return decode_step(model, ids[:, keep], None, visible[:, keep])"},
         slip="The columns in which any row has padding are cut off: the long prompts lose tokens.",
+    ),
+    Mutant(
+        exercise="prefill",
+        name="common_padding_cut_off",
+        replace={
+            "return decode_step(model, ids, None, visible)": "keep = visible.any(dim=0)\n    return decode_step(model, ids[:, keep], None, visible[:, keep])"
+        },
+        slip="Columns that are padding in every row are cut off. The model is called with all T columns.",
     ),
     Mutant(
         exercise="prefill",
@@ -1635,17 +1660,13 @@ def prefill(model, ids, pad_id=None):
     Mutant(
         exercise="prefill",
         name="no_cache_returned",
-        replace={
-            "return decode_step(model, ids, None, visible)": "return decode_step(model, ids, None, visible)[0], None"
-        },
+        replace={"return decode_step(model, ids, None, visible)": "return decode_step(model, ids, None, visible)[0], None"},
         slip="The cache is thrown away: decoding would start from nothing.",
     ),
     Mutant(
         exercise="prefill",
         name="last_token_missing_in_the_cache",
-        replace={
-            "return decode_step(model, ids, None, visible)": "logits, (count, layers) = decode_step(model, ids, None, visible)\n    return logits, (count - 1, [(k[:, :, :-1], v[:, :, :-1], seen[:, :-1]) for k, v, seen in layers])"
-        },
+        replace={"return decode_step(model, ids, None, visible)": "logits, (count, layers) = decode_step(model, ids, None, visible)\n    return logits, (count - 1, [(k[:, :, :-1], v[:, :, :-1], seen[:, :-1]) for k, v, seen in layers])"},
         slip="The cache lacks the last prompt token. It holds all of them; the next decode step brings a new one.",
     ),
     Mutant(
@@ -1657,9 +1678,7 @@ def prefill(model, ids, pad_id=None):
     Mutant(
         exercise="prefill",
         name="token_by_token",
-        replace={
-            "return decode_step(model, ids, None, visible)": "cache = None\n    for t in range(ids.shape[1]):\n        logits, cache = decode_step(model, ids[:, t : t + 1], cache, visible[:, t : t + 1])\n    return logits, cache"
-        },
+        replace={"return decode_step(model, ids, None, visible)": "cache = None\n    for t in range(ids.shape[1]):\n        logits, cache = decode_step(model, ids[:, t : t + 1], cache, visible[:, t : t + 1])\n    return logits, cache"},
         slip="It feeds the prompt token by token. The prompt is known: all positions go through the model at once.",
     ),
     Mutant(
@@ -1681,9 +1700,7 @@ def prefill(model, ids, pad_id=None):
     Mutant(
         exercise="prefill",
         name="empty_prompt_accepted",
-        replace={
-            '    if not visible.any(dim=1).all():\n        raise ValueError("every prompt needs at least one token that is not padding")\n': ""
-        },
+        replace={"    if not visible.any(dim=1).all():\n        raise ValueError(\"every prompt needs at least one token that is not padding\")\n": ""},
         slip="A prompt of padding only, or of nothing, has no last token to continue. Raise ValueError.",
     ),
     Mutant(
@@ -1701,9 +1718,7 @@ def prefill(model, ids, pad_id=None):
     Mutant(
         exercise="prefill",
         name="pads_overwritten",
-        replace={
-            "return decode_step(model, ids, None, visible)": "ids.masked_fill_(~visible, 1)\n    return decode_step(model, ids, None, visible)"
-        },
+        replace={"return decode_step(model, ids, None, visible)": "ids.masked_fill_(~visible, 1)\n    return decode_step(model, ids, None, visible)"},
         slip="It overwrites the padding in the caller's ids.",
     ),
     Mutant(
@@ -1734,7 +1749,7 @@ def prefill(model, ids, pad_id=None):
         raise ValueError("empty")
     return decode_step(model, ids, None)
 """,
-        slip="It runs the plain full forward pass, which knows nothing of padding.",
+        slip="pad_id is not used: padding is seen and counts as positions.",
     ),
     Variant(
         exercise="prefill",
@@ -1865,9 +1880,7 @@ def prefill(model, ids, pad_id=None):
     Mutant(
         exercise="generate",
         name="cache_not_kept",
-        replace={
-            "                logits, cache = decode_step(model, ids[:, -1:], cache)": "                logits, _ = decode_step(model, ids[:, -1:], cache)"
-        },
+        replace={"                logits, cache = decode_step(model, ids[:, -1:], cache)": "                logits, _ = decode_step(model, ids[:, -1:], cache)"},
         slip="The new cache of a decode step is dropped: every step continues from the prefill.",
     ),
     Mutant(
@@ -1919,9 +1932,7 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="generate",
         name="prompt_fed_token_by_token",
-        replace={
-            "    cache = None\n    with": "    cache = None\n    prefill(model, ids, pad_id) if n == 0 else None\n    with"
-        },
+        replace={"    cache = None\n    with": "    cache = None\n    prefill(model, ids, pad_id) if n == 0 else None\n    with"},
         slip="The prompt goes through the model although n = 0. Nothing has to be computed then.",
     ),
     Mutant(
@@ -1974,39 +1985,31 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="generate",
         name="padding_removed",
-        replace={
-            "    return ids": "    if pad_id is not None and n:\n        ids = torch.where((ids != pad_id).cumsum(1) > 0, ids, -1)\n    return ids\n"
-        },
+        replace={"    return ids": "    if pad_id is not None and n:\n        ids = torch.where((ids != pad_id).cumsum(1) > 0, ids, -1)\n    return ids\n"},
         slip="The padding is removed from the result. The rows come back as they came, padding included.",
     ),
     Mutant(
         exercise="generate",
         name="eos_ignored",
         replace={"if eos_id is not None:": "if False:"},
-        slip="eos_id is not used: finished rows go on.",
+        slip="Finished rows go on: eos_id is not used, or a row is not remembered as finished.",
     ),
     Mutant(
         exercise="generate",
         name="batch_ends_with_the_first_row",
-        replace={
-            "            ids = torch.cat([ids, token[:, None]], dim=1)\n": "            ids = torch.cat([ids, token[:, None]], dim=1)\n            if eos_id is not None and finished.any():\n                rest = n - step - 1\n                return torch.cat([ids, torch.full((ids.shape[0], rest), eos_id)], dim=1)\n"
-        },
+        replace={"            ids = torch.cat([ids, token[:, None]], dim=1)\n": "            ids = torch.cat([ids, token[:, None]], dim=1)\n            if eos_id is not None and finished.any():\n                rest = n - step - 1\n                return torch.cat([ids, torch.full((ids.shape[0], rest), eos_id)], dim=1)\n"},
         slip="The whole batch stops when the first row is finished. The other rows go on.",
     ),
     Mutant(
         exercise="generate",
         name="result_cut_off",
-        replace={
-            "            ids = torch.cat([ids, token[:, None]], dim=1)\n": "            ids = torch.cat([ids, token[:, None]], dim=1)\n            if eos_id is not None and finished.all():\n                break\n"
-        },
+        replace={"            ids = torch.cat([ids, token[:, None]], dim=1)\n": "            ids = torch.cat([ids, token[:, None]], dim=1)\n            if eos_id is not None and finished.all():\n                break\n"},
         slip="When all rows are finished it returns fewer than n tokens. The result is (B, T + n): fill up with eos_id.",
     ),
     Mutant(
         exercise="generate",
         name="eos_of_the_prompt_ends_a_row",
-        replace={
-            "finished = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)": "finished = torch.zeros(ids.shape[0], dtype=torch.bool) if eos_id is None else (ids == eos_id).any(dim=1)"
-        },
+        replace={"finished = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)": "finished = torch.zeros(ids.shape[0], dtype=torch.bool) if eos_id is None else (ids == eos_id).any(dim=1)"},
         slip="An eos_id in the prompt ends the row. Only a generated one does.",
     ),
     Mutant(
@@ -2018,10 +2021,7 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="generate",
         name="eos_left_out",
-        replace={
-            "token = token.masked_fill(finished, eos_id)": "token = torch.where(finished | (token == eos_id), ids[:, -1], token)",
-            "finished = finished | (token == eos_id)": "finished = finished | (logits.argmax(dim=-1) == eos_id)",
-        },
+        replace={"token = token.masked_fill(finished, eos_id)": "token = torch.where(finished | (token == eos_id), ids[:, -1], token)", "finished = finished | (token == eos_id)": "finished = finished | (logits.argmax(dim=-1) == eos_id)"},
         slip="The eos_id itself is not kept: the row is filled with the token before it.",
     ),
     Mutant(
@@ -2032,6 +2032,14 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     ),
     Mutant(
         exercise="generate",
+        name="finished_rows_filled_with_pad_id",
+        replace={
+            "token = token.masked_fill(finished, eos_id)": "token = token.masked_fill(finished, eos_id if pad_id is None else pad_id)"
+        },
+        slip="Finished rows are filled with pad_id. They repeat eos_id.",
+    ),
+    Mutant(
+        exercise="generate",
         name="eos_zero_is_none",
         replace={"if eos_id is not None:": "if eos_id:"},
         slip="`if eos_id:` takes eos_id=0 for none. Compare with None.",
@@ -2039,18 +2047,21 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="generate",
         name="crops_the_context",
-        replace={
-            "prefill(model, ids, pad_id)": "prefill(model, ids[:, -model.max_len :], pad_id)",
-            "decode_step(model, ids[:, -1:], cache)": "decode_step(model, ids[:, -1:], cache) if ids.shape[1] <= model.max_len else prefill(model, ids[:, -model.max_len :], pad_id)",
-        },
+        replace={"prefill(model, ids, pad_id)": "prefill(model, ids[:, -model.max_len :], pad_id)", "decode_step(model, ids[:, -1:], cache)": "decode_step(model, ids[:, -1:], cache) if ids.shape[1] <= model.max_len else prefill(model, ids[:, -model.max_len :], pad_id)"},
         slip="Beyond the model's end the oldest tokens are cropped. That renumbers every position; here the ValueError is wanted.",
     ),
     Mutant(
         exercise="generate",
-        name="refuses_the_last_place",
+        name="refuses_the_last_two_places",
         replace={
-            "    cache = None\n    with": "    cache = None\n    if ids.shape[1] + n > model.max_len:\n        raise ValueError('too long')\n    with"
+            "    cache = None\n    with": "    cache = None\n    if ids.shape[1] + n >= model.max_len:\n        raise ValueError('too long')\n    with"
         },
+        slip="It refuses when T + n reaches max_len, but the last new token is never fed: n = max_len - T + 1 fits.",
+    ),
+    Mutant(
+        exercise="generate",
+        name="refuses_the_last_place",
+        replace={"    cache = None\n    with": "    cache = None\n    if ids.shape[1] + n > model.max_len:\n        raise ValueError('too long')\n    with"},
         slip="It refuses when T + n reaches beyond max_len, but the last new token is never fed: n = max_len - T + 1 fits.",
     ),
     Mutant(
@@ -2086,10 +2097,7 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="generate",
         name="writes_into_the_prompt",
-        replace={
-            "    return ids": "    prompt[:, -1] = ids[:, -1]\n    return ids\n",
-            "    finished = torch.zeros": "    prompt = ids\n    finished = torch.zeros",
-        },
+        replace={"    return ids": "    prompt[:, -1] = ids[:, -1]\n    return ids\n", "    finished = torch.zeros": "    prompt = ids\n    finished = torch.zeros"},
         slip="It writes into the caller's ids.",
     ),
     Mutant(
@@ -2251,153 +2259,115 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="cache_bytes",
         name="keys_only",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return L * B * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return L * B * T * n_kv_heads * d_head * bytes_per_element"},
         slip="The factor 2 is missing: keys and values are both kept.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="queries_too",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 3 * L * B * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 3 * L * B * T * n_kv_heads * d_head * bytes_per_element"},
         slip="It counts three tensors. Queries are not kept: a query serves its own row only.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="no_layers",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * B * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * B * T * n_kv_heads * d_head * bytes_per_element"},
         slip="The layers are missing: each keeps its own keys and values.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="no_batch",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * T * n_kv_heads * d_head * bytes_per_element"},
         slip="The batch is missing: each sequence has its own cache.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="no_positions",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * n_kv_heads * d_head * bytes_per_element"},
         slip="The positions are missing: the cache grows with the context.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="no_heads",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * d_head * bytes_per_element"},
         slip="The heads are missing: every stored head has its own keys and values.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="no_width",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * bytes_per_element"},
         slip="The width of a head is missing.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="elements",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * d_head"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * d_head"},
         slip="It counts numbers, not bytes. Multiply by the bytes of an element.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="bits",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 8 * 2 * L * B * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 8 * 2 * L * B * T * n_kv_heads * d_head * bytes_per_element"},
         slip="It counts bits; the result is wanted in bytes.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="quadratic_in_positions",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * T * n_kv_heads * d_head * bytes_per_element"},
         slip="It grows with T^2, like a score matrix. The cache holds one key and one value a position.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="score_matrix",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * (n_kv_heads * d_head + T * n_kv_heads) * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * (n_kv_heads * d_head + T * n_kv_heads) * bytes_per_element"},
         slip="It counts the score matrix as well. Scores are not kept.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="always_two_bytes",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * d_head * 2"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * d_head * 2"},
         slip="It assumes 2 bytes an element. Use the argument.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="float",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2.0 * L * B * T * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2.0 * L * B * T * n_kv_heads * d_head * bytes_per_element"},
         slip="The result is a float. It should be an exact int.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="through_a_float",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return int(2e0 * L * B * T * n_kv_heads * d_head * bytes_per_element)"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return int(2e0 * L * B * T * n_kv_heads * d_head * bytes_per_element)"},
         slip="It passes through a float, which is not exact for large sizes.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="kibibytes",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element // 1024"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element // 1024"},
         slip="It counts KiB, not bytes.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="one_position_too_many",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * (T + 1) * n_kv_heads * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * (T + 1) * n_kv_heads * d_head * bytes_per_element"},
         slip="It counts one position too many: T positions are held.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="at_least_one",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * max(L, 1) * max(B, 1) * max(T, 1) * max(n_kv_heads, 1) * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * max(L, 1) * max(B, 1) * max(T, 1) * max(n_kv_heads, 1) * d_head * bytes_per_element"},
         slip="A size of 0 is treated as 1. Nothing stored needs no bytes.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="the_queries_of_a_known_model",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * max(n_kv_heads, 32) * d_head * bytes_per_element"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return 2 * L * B * T * max(n_kv_heads, 32) * d_head * bytes_per_element"},
         slip="It assumes 32 heads. Use the number of stored heads that is given.",
     ),
     Mutant(
         exercise="cache_bytes",
         name="sixty_four_bits",
-        replace={
-            "return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return int(torch.tensor([2, L, B, T, n_kv_heads, d_head, bytes_per_element]).prod())"
-        },
+        replace={"return 2 * L * B * T * n_kv_heads * d_head * bytes_per_element": "return int(torch.tensor([2, L, B, T, n_kv_heads, d_head, bytes_per_element]).prod())"},
         slip="The product is taken in 64 bits and overflows. Python's own integers do not.",
     ),
     Variant(
@@ -2466,9 +2436,7 @@ def cache_bytes(*sizes, **named):
     Mutant(
         exercise="decode_flops",
         name="half_of_the_triangle",
-        replace={
-            "attention = 2 * 2 * n_heads * d_head * (t + 1)": "attention = 2 * 2 * n_heads * d_head * (t + 1) * (t + 2) // 2"
-        },
+        replace={"attention = 2 * 2 * n_heads * d_head * (t + 1)": "attention = 2 * 2 * n_heads * d_head * (t + 1) * (t + 2) // 2"},
         slip="It counts the triangle of a prefill. In a decode step there is one row.",
     ),
     Mutant(
@@ -2492,34 +2460,32 @@ def cache_bytes(*sizes, **named):
     Mutant(
         exercise="decode_flops",
         name="projections_of_the_whole_context",
-        replace={
-            "keys_and_values = 2 * 2 * d_model * n_kv_heads * d_head": "keys_and_values = 2 * 2 * d_model * n_kv_heads * d_head * (t + 1)"
-        },
+        replace={"keys_and_values = 2 * 2 * d_model * n_kv_heads * d_head": "keys_and_values = 2 * 2 * d_model * n_kv_heads * d_head * (t + 1)"},
         slip="The projections are counted for all positions. The cache holds the old keys and values.",
     ),
     Mutant(
         exercise="decode_flops",
         name="no_queries",
         replace={"queries = 2 * d_model * n_heads * d_head": "queries = 0"},
-        slip="The projection of the queries is missing.",
+        slip="The query or the output projection is missing (both have the same size).",
     ),
     Mutant(
         exercise="decode_flops",
         name="no_output_projection",
         replace={"output = 2 * n_heads * d_head * d_model": "output = 0"},
-        slip="The output projection is missing.",
+        slip="The query or the output projection is missing (both have the same size).",
     ),
     Mutant(
         exercise="decode_flops",
         name="output_squared",
         replace={"output = 2 * n_heads * d_head * d_model": "output = 2 * d_model * d_model"},
-        slip="The output projection is taken as d_model x d_model. It goes from n_heads * d_head to d_model.",
+        slip="The query or the output projection is taken as d_model x d_model. One goes from d_model to n_heads * d_head, the other back.",
     ),
     Mutant(
         exercise="decode_flops",
         name="queries_squared",
         replace={"queries = 2 * d_model * n_heads * d_head": "queries = 2 * d_model * d_model"},
-        slip="The query projection is taken as d_model x d_model. It goes from d_model to n_heads * d_head.",
+        slip="The query or the output projection is taken as d_model x d_model. One goes from d_model to n_heads * d_head, the other back.",
     ),
     Mutant(
         exercise="decode_flops",
@@ -2572,9 +2538,7 @@ def cache_bytes(*sizes, **named):
     Mutant(
         exercise="decode_flops",
         name="batch_shares_attention",
-        replace={
-            "return B * (L * (queries + keys_and_values + attention + output + ffn) + logits)": "return B * (L * (queries + keys_and_values + output + ffn) + logits) + L * attention"
-        },
+        replace={"return B * (L * (queries + keys_and_values + attention + output + ffn) + logits)": "return B * (L * (queries + keys_and_values + output + ffn) + logits) + L * attention"},
         slip="Attention is counted once for the batch. Each sequence has its own cache and its own scores.",
     ),
     Mutant(
@@ -2586,17 +2550,13 @@ def cache_bytes(*sizes, **named):
     Mutant(
         exercise="decode_flops",
         name="attention_in_one_layer",
-        replace={
-            "L * (queries + keys_and_values + attention + output + ffn)": "(L * (queries + keys_and_values + output + ffn) + attention)"
-        },
+        replace={"L * (queries + keys_and_values + attention + output + ffn)": "(L * (queries + keys_and_values + output + ffn) + attention)"},
         slip="Attention is counted in one layer only.",
     ),
     Mutant(
         exercise="decode_flops",
         name="float",
-        replace={
-            "return B * (L * (queries + keys_and_values + attention + output + ffn) + logits)": "return int(float(B) * (L * (queries + keys_and_values + attention + output + ffn) + logits))"
-        },
+        replace={"return B * (L * (queries + keys_and_values + attention + output + ffn) + logits)": "return int(float(B) * (L * (queries + keys_and_values + attention + output + ffn) + logits))"},
         slip="The result passes through a float and is not exact.",
     ),
     Mutant(
@@ -2664,7 +2624,7 @@ def decode_flops(t, L, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size, B
         replace={
             "after.new_zeros(())": "x.new_zeros(())",
         },
-        slip="With T = 1 the zero has the dtype of x. It should be the dtype of the encoder's output.",
+        slip="With T = 1 the result has the dtype of x, not that of the encoder's output.",
     ),
     Mutant(
         exercise="KVCache",

@@ -48,9 +48,7 @@ class TestRnnStep:
         for size in STEP_SIZES:
             args = step_inputs(draw, *size)
             case = given(**dict(zip(STEP, args, strict=True)))
-            assert_close(
-                student(*args), reference.rnn_step(*args), "the new state", case=case, axes=("sequence", "feature")
-            )
+            assert_close(student(*args), reference.rnn_step(*args), "the new state", case=case, axes=("sequence", "feature"))
 
     @pytest.mark.values
     def test_sequences_do_not_mix(self, student, draw):
@@ -82,6 +80,7 @@ class TestRnnStep:
         assert_float32(student, reference.rnn_step, step_inputs(draw, 2, 3, 5))
         args = step_inputs(draw, 2, 3, 5, make=draw.strided)
         assert_close(student(*args), reference.rnn_step(*args), "the new state", case="for non-contiguous inputs")
+
 
     @pytest.mark.numerics
     def test_large_sums(self, student, reference, draw):
@@ -153,9 +152,7 @@ class TestRnnScan:
         student(x, h0, *weights)
         zeros = torch.zeros_like(h0)
         want = reference.rnn_scan(x, zeros, *weights)
-        assert_close(
-            student(x, zeros, *weights), want, "(outputs, h_T)", case="with h0 = 0, after a scan with another h0"
-        )
+        assert_close(student(x, zeros, *weights), want, "(outputs, h_T)", case="with h0 = 0, after a scan with another h0")
 
     @pytest.mark.values
     def test_sequences_do_not_mix(self, student, draw):
@@ -273,9 +270,7 @@ class TestDependencyMatrix:
         matrix = mixing(draw, table)
         x = 3.0 * torch.where(draw(4, 7) > 0, 1.0, -1.0).double()
         hint = "try large changes as well"
-        assert_close(
-            student(lambda x: matrix @ torch.tanh(50 * x), x), table, case="for a saturated tanh", hint=hint, **TABLE
-        )
+        assert_close(student(lambda x: matrix @ torch.tanh(50 * x), x), table, case="for a saturated tanh", hint=hint, **TABLE)
         assert_close(student(lambda x: matrix @ torch.sign(x), x), table, case="for a sign", hint=hint, **TABLE)
 
     @pytest.mark.numerics
@@ -326,11 +321,7 @@ class TestDependencyMatrix:
 
             name = str(dtype).removeprefix("torch.")
             case = f"where one of 13 features moves by {size:.1e} in {name}"
-            hint = (
-                "any feature that moves counts"
-                if times > 1
-                else f"that is rounding in {name}: take the eps of the dtype of x"
-            )
+            hint = "any feature that moves counts" if times > 1 else f"that is rounding in {name}: take the eps of the dtype of x"
             assert_close(student(steps, x), table & (times > 1), case=case, hint=hint, **TABLE)
 
     @pytest.mark.numerics
@@ -446,9 +437,7 @@ class TestDependencyMatrix:
             return matrix @ x + detour - detour
 
         got = student(there_and_back, draw(4, 3))
-        assert_close(
-            got, table, case="for a function that adds a large number and takes it away again", hint=hint, **TABLE
-        )
+        assert_close(got, table, case="for a function that adds a large number and takes it away again", hint=hint, **TABLE)
 
     @pytest.mark.purity
     def test_leaves_x_alone(self, student, draw):
@@ -588,30 +577,14 @@ class TestAttentionFlops:
     @pytest.mark.values(points=2)
     def test_counts_the_multiply_adds(self, student):
         """Four projections, and for each pair of a query and a key a score and a share of the sum"""
-        for B, T, d, H in [
-            (1, 1, 1, 1),
-            (1, 2, 1, 1),
-            (1, 1, 2, 2),
-            (2, 1, 2, 1),
-            (2, 5, 21, 3),
-            (4, 4, 4, 4),
-            (3, 11, 26, 13),
-        ]:
+        for B, T, d, H in [(1, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 2), (2, 1, 2, 1), (2, 5, 21, 3), (4, 4, 4, 4), (3, 11, 26, 13)]:
             case = f"for B={B}, T={T}, d_model={d}, H={H}"
             assert_close(student(B, T, d, H), attention_count(B, T, d, H, False), "the count", case=case)
 
     @pytest.mark.values(points=2)
     def test_causal_counts_visible_pairs(self, student):
         """Under a causal mask query t has t + 1 keys: T (T + 1) / 2 pairs; the projections stay as they were"""
-        for B, T, d, H in [
-            (1, 1, 1, 1),
-            (1, 2, 1, 1),
-            (1, 3, 2, 2),
-            (2, 4, 6, 3),
-            (2, 5, 21, 3),
-            (4, 4, 4, 4),
-            (3, 11, 26, 13),
-        ]:
+        for B, T, d, H in [(1, 1, 1, 1), (1, 2, 1, 1), (1, 3, 2, 2), (2, 4, 6, 3), (2, 5, 21, 3), (4, 4, 4, 4), (3, 11, 26, 13)]:
             case = f"for B={B}, T={T}, d_model={d}, H={H}, causal"
             want = attention_count(B, T, d, H, True)
             assert_close(student(B, T, d, H, causal=True), want, "the count", case=case)

@@ -17,16 +17,7 @@ from grader.checks.assertions import (
     shape_of,
 )
 
-SIZES = [
-    (1, 1, 1, 1),
-    (1, 2, 1, 1),
-    (2, 3, 2, 2),
-    (3, 2, 2, 1),
-    (5, 11, 7, 13),
-    (4, 4, 4, 4),
-    (1, 11, 7, 13),
-    (2, 67, 3, 2),
-]
+SIZES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 3, 2, 2), (3, 2, 2, 1), (5, 11, 7, 13), (4, 4, 4, 4), (1, 11, 7, 13), (2, 67, 3, 2)]
 """(T_q, T_k, d_k, d_v), from the smallest up: the first that fails is the counterexample that a learner sees."""
 
 AXES = ("query", "feature")

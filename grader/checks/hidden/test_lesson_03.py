@@ -22,16 +22,7 @@ from grader.checks.assertions import (
     require,
 )
 
-SIZES = [
-    (1, 1, 1, 1),
-    (1, 2, 2, 1),
-    (2, 3, 3, 2),
-    (5, 11, 7, 13),
-    (4, 4, 4, 4),
-    (1, 11, 7, 13),
-    (11, 5, 3, 2),
-    (2, 67, 3, 2),
-]
+SIZES = [(1, 1, 1, 1), (1, 2, 2, 1), (2, 3, 3, 2), (5, 11, 7, 13), (4, 4, 4, 4), (1, 11, 7, 13), (11, 5, 3, 2), (2, 67, 3, 2)]
 """(T_q, T_k, d_k, d_v), from the smallest up: the first that fails is the counterexample that a learner sees."""
 
 AXES = ("query", "feature")
@@ -141,14 +132,10 @@ class TestScaledDotProductAttention:
         for shape in [*few, (2, 1, 1, 11), (2, 1, 5, 11), (1, 3, 5, 11), (2, 3, 5, 11)]:
             mask = draw.mask(*shape)
             want = reference.scaled_dot_product_attention(q, k, v, mask)
-            assert_close(
-                student(q, k, v, mask), want, case=f"for q of shape (2, 3, 5, 7) and a mask of shape {shape}", axes=AXES
-            )
+            assert_close(student(q, k, v, mask), want, case=f"for q of shape (2, 3, 5, 7) and a mask of shape {shape}", axes=AXES)
         q, k, v = triple(draw, 5, 3, 2, 7, 2, 3, 2)
         for mask in (None, draw.mask(2, 1, 1, 5, 3)):
-            case = "with leading dimensions (2, 3, 2)" + (
-                "" if mask is None else " and a mask of shape (2, 1, 1, 5, 3)"
-            )
+            case = "with leading dimensions (2, 3, 2)" + ("" if mask is None else " and a mask of shape (2, 1, 1, 5, 3)")
             want = reference.scaled_dot_product_attention(q, k, v, mask)
             assert_close(student(q, k, v, mask), want, case=case, axes=AXES)
         q, k, v = triple(draw, 4, 4, 4, 4, 4, 4)
@@ -181,16 +168,10 @@ class TestScaledDotProductAttention:
         hint = "the mask is True where a query may see a key"
         for row in range(5):
             if mask[row, 3]:
-                assert_moves(
-                    before[row], after[row], f"changed key 3, which query {row} sees", f"output {row}", hint=hint
-                )
+                assert_moves(before[row], after[row], f"changed key 3, which query {row} sees", f"output {row}", hint=hint)
             else:
                 assert_same(
-                    before[row],
-                    after[row],
-                    f"changed key 3, which is hidden from query {row}",
-                    f"output {row}",
-                    hint=hint,
+                    before[row], after[row], f"changed key 3, which is hidden from query {row}", f"output {row}", hint=hint
                 )
 
     @pytest.mark.values
@@ -200,20 +181,13 @@ class TestScaledDotProductAttention:
         mask = draw.mask(5, 11)
         weights = student(q, k, torch.eye(11, dtype=torch.float64), mask)
         axes = ("query", "key")
-        assert_close(
-            weights != 0, mask, "whether a weight is other than 0", axes=axes, case="with the identity as values"
-        )
+        assert_close(weights != 0, mask, "whether a weight is other than 0", axes=axes, case="with the identity as values")
         assert_close(weights.sum(-1), torch.ones(5, dtype=torch.float64), "the sum of the weights of each query")
 
     @pytest.mark.numerics(points=2)
     def test_rows_that_see_nothing(self, student, reference, draw):
         """A query that sees no key gets zeros, and the other rows are as ever"""
-        for size, empty in [
-            ((1, 1, 1, 1), [0]),
-            ((2, 3, 2, 2), [1]),
-            ((5, 11, 7, 13), [0, 3]),
-            ((4, 4, 4, 4), [0, 1, 2, 3]),
-        ]:
+        for size, empty in [((1, 1, 1, 1), [0]), ((2, 3, 2, 2), [1]), ((5, 11, 7, 13), [0, 3]), ((4, 4, 4, 4), [0, 1, 2, 3])]:
             q, k, v = triple(draw, *size)
             mask = holey(draw, size[0], size[1], empty=empty)
             got = student(q, k, v, mask)
@@ -224,10 +198,7 @@ class TestScaledDotProductAttention:
         mask = torch.tensor([[[True]], [[False]]]).expand(2, 1, 5)
         want = reference.scaled_dot_product_attention(q, k, v, mask)
         assert_close(
-            student(q, k, v, mask),
-            want,
-            case="with a mask of shape (2, 1, 5) that hides all keys of the second item",
-            axes=AXES,
+            student(q, k, v, mask), want, case="with a mask of shape (2, 1, 5) that hides all keys of the second item", axes=AXES
         )
 
     @pytest.mark.gradient(points=2)
@@ -276,9 +247,7 @@ class TestScaledDotProductAttention:
         q = torch.ones(1, 4, dtype=torch.float64)
         mask = torch.tensor([[True, False, True]])
         for low, high in [(-1.0, 0.0), (-200.0, 0.0), (-4990.0, 0.0), (0.0, 4990.0)]:
-            k = (
-                torch.tensor([[low], [high], [low - 1.0]], dtype=torch.float64).expand(3, 4) / 2
-            )  # scores low, high, low - 1
+            k = torch.tensor([[low], [high], [low - 1.0]], dtype=torch.float64).expand(3, 4) / 2  # scores low, high, low - 1
             want = reference.scaled_dot_product_attention(q, k, v, mask)
             case = f"with visible scores of {low:g} and {low - 1:g} beside a hidden one of {high:g}"
             assert_close(student(q, k, v, mask), want, case=case)
@@ -339,16 +308,10 @@ class TestSoftmaxJacobian:
         for shape in [(1, 2), (2, 2), (3, 3), (3, 5), (2, 3, 7), (4, 4, 4), (1, 1, 1), (2, 3, 5, 7)]:
             p = draw(*shape).softmax(-1)
             assert_close(
-                student(p),
-                reference.softmax_jacobian(p),
-                "the Jacobian",
-                case=f"for p of shape {shape}",
-                axes=("i", "j"),
+                student(p), reference.softmax_jacobian(p), "the Jacobian", case=f"for p of shape {shape}", axes=("i", "j")
             )
         p = draw.strided(3, 5).softmax(-1).T.contiguous().T
-        assert_close(
-            student(p), reference.softmax_jacobian(p), "the Jacobian", case="for a non-contiguous p", axes=("i", "j")
-        )
+        assert_close(student(p), reference.softmax_jacobian(p), "the Jacobian", case="for a non-contiguous p", axes=("i", "j"))
 
     @pytest.mark.numerics
     def test_saturated_weights(self, student, draw):
@@ -363,9 +326,7 @@ class TestSoftmaxJacobian:
         """Weights as small as 1e-12 give entries that are right to many digits"""
         p = (draw(3, 5) + torch.tensor([0.0, -9.0, -18.0, -27.0, 0.0])).softmax(-1)
         got, want = student(p), reference.softmax_jacobian(p)
-        assert_close(
-            got, want, "the Jacobian", case="for weights down to 1e-12", rtol=1e-6, atol=1e-18, axes=("i", "j")
-        )
+        assert_close(got, want, "the Jacobian", case="for weights down to 1e-12", rtol=1e-6, atol=1e-18, axes=("i", "j"))
 
     @pytest.mark.purity
     def test_leaves_p_alone(self, student, draw):
@@ -409,9 +370,7 @@ class TestSaturationSweep:
         """The scores are dot products of vectors, so that a long query is sharper than a short one"""
         values = [float(value) for value in student([3] * 60, 16, draw.generator())["raw"]]
         require(
-            len(set(values)) > 1,
-            "with dims=[3, 3, 3, ...] all entropies are the same; draw anew for each width",
-            evidence=values,
+            len(set(values)) > 1, "with dims=[3, 3, 3, ...] all entropies are the same; draw anew for each width", evidence=values
         )
         mean = statistics.mean(values)
         require(
@@ -444,9 +403,7 @@ class TestSaturationSweep:
     def test_saturated_weights_give_no_nan(self, student, draw):
         """At width 1024, unscaled, where weights underflow to 0, the entropy is a small number and not nan"""
         got = float(student([1024], 64, draw.generator())["raw"][0])
-        require(
-            0.02 < got < 0.35, f"with d_k=1024 the unscaled entropy is {number(got)}, expected about 0.13", evidence=got
-        )
+        require(0.02 < got < 0.35, f"with d_k=1024 the unscaled entropy is {number(got)}, expected about 0.13", evidence=got)
 
     @pytest.mark.values
     def test_averages_over_many_queries(self, student, draw):
@@ -485,13 +442,7 @@ class TestQkNormAttention:
     def test_leading_dimensions_and_tau_for_each_head(self, student, reference, draw):
         """Batch and heads are independent; tau may be a tensor, one number or one for each head"""
         prime = (5, 11, 7, 13)
-        for lead, size in [
-            ((2,), prime),
-            ((2, 3), prime),
-            ((4, 4), (4,) * 4),
-            ((7, 3), (7, 3, 7, 3)),
-            ((2, 3, 2), (3, 2, 5, 1)),
-        ]:
+        for lead, size in [((2,), prime), ((2, 3), prime), ((4, 4), (4,) * 4), ((7, 3), (7, 3, 7, 3)), ((2, 3, 2), (3, 2, 5, 1))]:
             q, k, v = triple(draw, *size, *lead)
             for tau in (draw.uniform(1, low=0.1, high=2.0)[0], draw.uniform(lead[-1], 1, 1, low=0.1, high=2.0)):
                 want = reference.qk_norm_attention(q, k, v, tau)
@@ -514,11 +465,7 @@ class TestQkNormAttention:
         for row, (one, two) in enumerate(zip(before, student(q, other, v, 0.4), strict=True)):
             assert_moves(one, two, "turned key 3 round", f"output {row}")
         assert_close(
-            student(q, k, 2 * v, 0.4),
-            2 * before,
-            case="after doubling v",
-            axes=AXES,
-            hint="the values are not normalized",
+            student(q, k, 2 * v, 0.4), 2 * before, case="after doubling v", axes=AXES, hint="the values are not normalized"
         )
 
     @pytest.mark.numerics
@@ -549,11 +496,7 @@ class TestQkNormAttention:
             q, k, v = triple(draw, *size)
             args = [q, k, v, draw.uniform(1, low=0.2, high=1.0)[0]]
             assert_same_gradients(
-                student,
-                reference.qk_norm_attention,
-                args,
-                ["q", "k", "v", "tau"],
-                case=f"(T_q, T_k, d_k, d_v) = {size}",
+                student, reference.qk_norm_attention, args, ["q", "k", "v", "tau"], case=f"(T_q, T_k, d_k, d_v) = {size}"
             )
         q, k, v = triple(draw, 5, 11, 7, 13, 2, 3)
         args = [q, k, v, draw.uniform(3, 1, 1, low=0.2, high=1.0)]
@@ -564,9 +507,7 @@ class TestQkNormAttention:
     @pytest.mark.purity
     def test_leaves_arguments_alone(self, student, draw):
         """q, k, v and tau are not modified, and a second call gives the same"""
-        assert_pure(
-            student, [*triple(draw, 5, 11, 7, 13), torch.tensor(0.5, dtype=torch.float64)], ["q", "k", "v", "tau"]
-        )
+        assert_pure(student, [*triple(draw, 5, 11, 7, 13), torch.tensor(0.5, dtype=torch.float64)], ["q", "k", "v", "tau"])
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, reference, draw):
@@ -574,8 +515,5 @@ class TestQkNormAttention:
         assert_float32(student, reference.qk_norm_attention, [*triple(draw, 5, 11, 7, 13), 0.5])
         q, k, v = draw.strided(5, 7), draw.strided(11, 7), draw.strided(11, 13)
         assert_close(
-            student(q, k, v, 0.5),
-            reference.qk_norm_attention(q, k, v, 0.5),
-            case="for non-contiguous inputs",
-            axes=AXES,
+            student(q, k, v, 0.5), reference.qk_norm_attention(q, k, v, 0.5), case="for non-contiguous inputs", axes=AXES
         )

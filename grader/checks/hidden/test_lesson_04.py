@@ -58,9 +58,7 @@ def split_by_index(x, n_heads):
     B, T, d_model = x.shape
     d_k = d_model // n_heads
     rows = x.tolist()
-    out = [
-        [[[rows[b][t][h * d_k + i] for i in range(d_k)] for t in range(T)] for h in range(n_heads)] for b in range(B)
-    ]
+    out = [[[[rows[b][t][h * d_k + i] for i in range(d_k)] for t in range(T)] for h in range(n_heads)] for b in range(B)]
     return torch.tensor(out, dtype=x.dtype)
 
 
@@ -72,9 +70,7 @@ class TestSplitHeads:
         for B, T, H, d_k in [*HEADS, one_more(draw)[1:]]:
             x = draw(B, T, H * d_k)
             case = f"{given(x=x)} and n_heads={H}"
-            assert_close(
-                student(x, H), split_by_index(x, H), case=case, rtol=0.0, atol=0.0, axes=("position", "feature")
-            )
+            assert_close(student(x, H), split_by_index(x, H), case=case, rtol=0.0, atol=0.0, axes=("position", "feature"))
 
     @pytest.mark.values
     def test_heads_see_one_position_each(self, student, draw):
@@ -340,16 +336,9 @@ class TestMultiHeadAttentionFunction:
     def test_equals_pytorch(self, student, draw):
         """It equals nn.MultiheadAttention with the same weights (and its inverted mask)"""
         for B, T_q, T_k, H, d_k in [(2, 4, 4, 2, 4), (2, 5, 11, 3, 7)]:
-            x, memory, four, mask = (
-                draw(B, T_q, H * d_k),
-                draw(B, T_k, H * d_k),
-                matrices(draw, H * d_k),
-                draw.mask(T_q, T_k),
-            )
+            x, memory, four, mask = draw(B, T_q, H * d_k), draw(B, T_k, H * d_k), matrices(draw, H * d_k), draw.mask(T_q, T_k)
             with torch.no_grad():
-                want = torch_module(H * d_k, H, dict(zip(LAYERS, four, strict=True)))(
-                    x, memory, memory, attn_mask=~mask
-                )[0]
+                want = torch_module(H * d_k, H, dict(zip(LAYERS, four, strict=True)))(x, memory, memory, attn_mask=~mask)[0]
             got = student(x, *four, H, mask=mask, memory=memory)
             assert_close(got, want, case=describe(B, T_q, T_k, H, d_k), axes=AXES)
 
@@ -384,13 +373,7 @@ class TestMultiHeadAttentionFunction:
         args = [draw(2, 5, 6), *matrices(draw, 6), 3]
         assert_float32(student, mha_by_loops, args)
         assert_float32(student, mha_by_loops, [*args, draw.mask(5, 7), draw(2, 7, 6)])
-        strided = [
-            draw.strided(2, 5, 6),
-            *[draw.strided(6, 6) for _ in range(4)],
-            3,
-            draw.mask(7, 5).T,
-            draw.strided(2, 7, 6),
-        ]
+        strided = [draw.strided(2, 5, 6), *[draw.strided(6, 6) for _ in range(4)], 3, draw.mask(7, 5).T, draw.strided(2, 7, 6)]
         assert_close(student(*strided), mha_by_loops(*strided), case="for non-contiguous inputs", axes=AXES)
 
 
@@ -617,9 +600,7 @@ class TestMultiHeadAttentionModule:
             for B, T, T_k in ((1, 3, 3), (2, 7, 4), (3, 2, 5)):
                 x, memory, mask = draw(B, T, 6), draw(B, T_k, 6), draw.mask(T, T_k)
                 case = f"for a length of {T} after others"
-                assert_close(
-                    module(x, memory, mask), module_by_loops(state, x, 3, memory, mask), case=f"{case}, with memory"
-                )
+                assert_close(module(x, memory, mask), module_by_loops(state, x, 3, memory, mask), case=f"{case}, with memory")
                 assert_close(module(x), module_by_loops(state, x, 3), case=case, axes=AXES)
 
     @pytest.mark.numerics
@@ -658,9 +639,7 @@ class TestAttentionParameterCount:
         for d_model, n_heads in self.SIZES:
             case = f"with d_model={d_model}, n_heads={n_heads}"
             for options in ({}, {"n_kv_heads": None}, {"n_kv_heads": n_heads}):
-                assert_close(
-                    student(d_model, n_heads, **options), 4 * d_model**2, "the count", case=f"{case}, {options}"
-                )
+                assert_close(student(d_model, n_heads, **options), 4 * d_model**2, "the count", case=f"{case}, {options}")
 
     @pytest.mark.values(points=2)
     def test_shared_keys_and_values(self, student):
@@ -698,9 +677,7 @@ class TestAttentionParameterCount:
             with raises(ValueError, when=f"d_model={d_model}, n_heads={n_heads}", mentions=[d_model, n_heads]):
                 student(d_model, n_heads)
         for n_heads, n_kv in ((4, 3), (5, 2), (6, 4), (2, 4), (3, 6)):
-            with raises(
-                ValueError, when=f"d_model=120, n_heads={n_heads}, n_kv_heads={n_kv}", mentions=[n_heads, n_kv]
-            ):
+            with raises(ValueError, when=f"d_model=120, n_heads={n_heads}, n_kv_heads={n_kv}", mentions=[n_heads, n_kv]):
                 student(120, n_heads, n_kv)
 
 
@@ -782,9 +759,7 @@ class TestAblateHead:
                 if H > 1:
                     assert_same_gradients(student, ablated_by_loops, args, self.NAMES, case=case, atol=1e-8)
                     continue
-                out = student(
-                    *[a.requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
-                )
+                out = student(*[a.requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args])
                 if out.requires_grad:  # zeros: whether a graph hangs on them is open
                     (found,) = torch.autograd.grad(out.sum(), [args[0]], allow_unused=True)
                     if found is not None:

@@ -73,9 +73,7 @@ class TestPermutationGap:
                 before, after = f(x), f(moved)
                 rows = [(after[i] - before[int(perm[i])]).abs().max().item() for i in range(T)]
                 pooled = (after.sum(0) / T - before.sum(0) / T).abs().max().item()
-                self.compare(
-                    student, f, x, perm, (max(rows), pooled), (name, f"for T={T}, d={d}, perm={perm.tolist()}")
-                )
+                self.compare(student, f, x, perm, (max(rows), pooled), (name, f"for T={T}, d={d}, perm={perm.tolist()}"))
 
     @pytest.mark.values
     def test_which_way_round(self, student):
@@ -368,9 +366,7 @@ class TestRope:
         for far in ([5_003, 131_071], [999_999, 1_000_000], [999_999.0, 77_777.0], [-5_003, -131_071]):
             positions = torch.tensor(far)
             x = draw(2, 6)
-            case = (
-                f"for positions {[int(p) for p in positions.tolist()]} in {str(positions.dtype).removeprefix('torch.')}"
-            )
+            case = f"for positions {[int(p) for p in positions.tolist()]} in {str(positions.dtype).removeprefix('torch.')}"
             hint = "if near positions are right, compute the angles in float64, whatever x and positions are"
             want = turned(x, positions)
             assert_close(student(x, positions), want, case=case, rtol=1e-7, atol=3e-8, axes=AXES, hint=hint)
@@ -390,18 +386,12 @@ class TestRope:
             assert_dtype(got, dtype, "the output", f"for x in {name}")
             assert_finite(got, "the output", f"for x in {name}")
             want = turned(x.double(), positions).to(dtype)
-            assert_close(
-                got, want, case=f"for x in {name}, positions {positions.tolist()}", rtol=0, atol=tolerance, axes=AXES
-            )
+            assert_close(got, want, case=f"for x in {name}, positions {positions.tolist()}", rtol=0, atol=tolerance, axes=AXES)
 
     @pytest.mark.gradient
     def test_gradients(self, student, reference, draw):
         """The gradient with respect to x turns back by the same angles"""
-        for shape, positions in [
-            ((2, 2), torch.arange(2)),
-            ((2, 5, 6), torch.arange(5)),
-            ((4, 4, 4), torch.arange(4) + 7),
-        ]:
+        for shape, positions in [((2, 2), torch.arange(2)), ((2, 5, 6), torch.arange(5)), ((4, 4, 4), torch.arange(4) + 7)]:
             case = f"for x of shape {shape}"
             assert_same_gradients(student, reference.rope, [draw(*shape), positions], ("x", "positions"), case=case)
 
@@ -418,9 +408,7 @@ class TestRope:
         x = draw(1, 6)
         before = x.clone()
         student(x, torch.tensor([0])).zero_()
-        assert_same(
-            before, x, "overwrote the result for position 0", "x", hint="return a new tensor, also for position 0"
-        )
+        assert_same(before, x, "overwrote the result for position 0", "x", hint="return a new tensor, also for position 0")
         assert_float32(student, reference.rope, [draw(2, 5, 6), torch.arange(5)])
 
     @pytest.mark.shape
@@ -454,8 +442,7 @@ class Reorders:
             assert_close(student(x), x[..., self.order(10)], case=f"for x in {name}", axes=AXES)
         x = torch.tensor([[2**53 + 1, 2**53 + 3, 5, 7, 9, 11]])
         require(
-            student(x).tolist() == x[..., self.order(6)].tolist(),
-            "large integers do not survive; only reorder, do not calculate",
+            student(x).tolist() == x[..., self.order(6)].tolist(), "large integers do not survive; only reorder, do not calculate"
         )
 
     @pytest.mark.gradient
@@ -525,9 +512,7 @@ class TestAlibiBias:
         for n_heads in [1, 2, 4, 8, 16, 32, 3, 5, 6, 7, 9, 12, 20, 24, 40, 112]:
             got = student(n_heads, 2)[:, 1, 0]
             case = f"for n_heads={n_heads}, by head"
-            assert_close(
-                got, -torch.tensor(slopes(n_heads)), "the bias one position back", case=case, rtol=1e-6, atol=1e-12
-            )
+            assert_close(got, -torch.tensor(slopes(n_heads)), "the bias one position back", case=case, rtol=1e-6, atol=1e-12)
 
     @pytest.mark.values(points=2)
     def test_decoding_equals_the_full_bias(self, student):
@@ -536,18 +521,14 @@ class TestAlibiBias:
         for T_q in (1, 2, 5, 10):
             case = f"for T_q={T_q}, T_k=11"
             hint = "query i stands at position T_k - T_q + i"
-            assert_close(
-                student(6, T_q, 11), whole[:, 11 - T_q :], "the bias", case=case, axes=("query", "key"), hint=hint
-            )
+            assert_close(student(6, T_q, 11), whole[:, 11 - T_q :], "the bias", case=case, axes=("query", "key"), hint=hint)
 
     @pytest.mark.values
     def test_falls_on_both_sides(self, student):
         """A key before the query and one after it, at the same distance, get the same finite penalty"""
         bias = student(3, 5)
         assert_finite(bias, "the bias")
-        assert_close(
-            bias, bias.transpose(1, 2), "the bias of a square", case="for n_heads=3, T_q=5", axes=("query", "key")
-        )
+        assert_close(bias, bias.transpose(1, 2), "the bias of a square", case="for n_heads=3, T_q=5", axes=("query", "key"))
         weights = bias[:, 2].softmax(-1)
         require(
             bool((weights[:, 2:].diff(dim=-1) < 0).all() and (weights[:, :3].diff(dim=-1) > 0).all()),

@@ -28,7 +28,9 @@ class TestRnnStep:
     def test_one_number_by_hand(self, student):
         """3 ln 2 from the input, -ln 2 from the state and -ln 2 from the bias make tanh(ln 2) = 0.6"""
         x, h, Wx, Wh, b = column(3.0), column(LN2), column(LN2), column(-1.0), column(-LN2)[0]
-        assert_close(student(x, h, Wx, Wh, b), column(0.6), "the new state", case=given(x=x, h=h, Wx=Wx, Wh=Wh, b=b))
+        assert_close(
+            student(x, h, Wx, Wh, b), column(0.6), "the new state", case=given(x=x, h=h, Wx=Wx, Wh=Wh, b=b)
+        )
 
     @pytest.mark.values
     def test_stays_between_minus_one_and_one(self, student, draw):

@@ -48,9 +48,7 @@ class TestScaledDotProductAttention:
         for lead in [(), (2,), (2, 3)]:
             q, k, v = draw(*lead, 5, 7), draw(*lead, 11, 7), draw(*lead, 11, 13)
             assert_shape(student(q, k, v), (*lead, 5, 13), "the output", given(q=q, k=k, v=v))
-            assert_shape(
-                student(q, k, v, draw.mask(5, 11)), (*lead, 5, 13), "the output", f"{given(q=q, k=k, v=v)}, with a mask"
-            )
+            assert_shape(student(q, k, v, draw.mask(5, 11)), (*lead, 5, 13), "the output", f"{given(q=q, k=k, v=v)}, with a mask")
 
     @pytest.mark.values
     def test_two_keys_by_hand(self, student):
@@ -79,11 +77,7 @@ class TestScaledDotProductAttention:
         for mask, case in [(None, "without a mask"), (draw.mask(5, 11), "with a mask that leaves each query a key")]:
             got = student(q, k, v, mask)
             assert_close(
-                got,
-                row.expand(5, 13),
-                case=case,
-                hint="the visible weights of a query must sum to 1",
-                axes=("query", "feature"),
+                got, row.expand(5, 13), case=case, hint="the visible weights of a query must sum to 1", axes=("query", "feature")
             )
 
 
@@ -108,10 +102,7 @@ class TestSoftmaxJacobian:
         """Each row sums to 0: raising all scores alike changes no weight"""
         p = draw(2, 5).softmax(-1)
         assert_close(
-            student(p).sum(-1),
-            torch.zeros(2, 5, dtype=torch.float64),
-            "the sum of each row",
-            case="for p of shape (2, 5)",
+            student(p).sum(-1), torch.zeros(2, 5, dtype=torch.float64), "the sum of each row", case="for p of shape (2, 5)"
         )
 
 
@@ -122,11 +113,7 @@ class TestSaturationSweep:
         """A dict with the keys "raw", "sqrt" and "d", each with one number for each width"""
         for dims in [[3], [2, 5, 3]]:
             sweep = student(dims, 4, draw.generator())
-            require(
-                isinstance(sweep, dict),
-                f"the result should be a dict but is {shape_of(sweep)}",
-                evidence=shape_of(sweep),
-            )
+            require(isinstance(sweep, dict), f"the result should be a dict but is {shape_of(sweep)}", evidence=shape_of(sweep))
             require(
                 set(sweep) == {"raw", "sqrt", "d"}, f'the keys are {sorted(map(str, sweep))}, expected "raw", "sqrt" and "d"',
                 evidence=sorted(map(str, sweep)),
@@ -152,9 +139,7 @@ class TestSaturationSweep:
             evidence=[raw, root, width],
         )
         require(
-            0 < raw < math.log(7),
-            f"with 7 keys an entropy is {number(raw)}, expected between 0 and ln 7 = 1.946",
-            evidence=raw,
+            0 < raw < math.log(7), f"with 7 keys an entropy is {number(raw)}, expected between 0 and ln 7 = 1.946", evidence=raw
         )
 
 

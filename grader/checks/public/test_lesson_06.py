@@ -97,9 +97,7 @@ class TestSinusoidalEncoding:
         )
         hint = "columns: sin p, cos p, sin p/100, cos p/100"
         axes = ("position", "feature")
-        assert_close(
-            student(3, 4), want, "the table", case="for T=3, d_model=4", rtol=0, atol=2e-6, axes=axes, hint=hint
-        )
+        assert_close(student(3, 4), want, "the table", case="for T=3, d_model=4", rtol=0, atol=2e-6, axes=axes, hint=hint)
 
     @pytest.mark.values
     def test_pairs_lie_on_the_circle(self, student):
@@ -209,9 +207,7 @@ class TestRope:
         """(1, 0, 1, 0) at position 1: the first pair turns by 1, the second by 1/100"""
         x = torch.tensor([[1.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
         want = torch.tensor([[math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)]], dtype=torch.float64)
-        assert_close(
-            student(x, torch.tensor([1])), want, case=given(x=x) + ", position 1", hint="pairs are (0, 1) and (2, 3)"
-        )
+        assert_close(student(x, torch.tensor([1])), want, case=given(x=x) + ", position 1", hint="pairs are (0, 1) and (2, 3)")
 
     @pytest.mark.values
     def test_position_zero(self, student, draw):

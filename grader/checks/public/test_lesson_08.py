@@ -66,7 +66,8 @@ class ToyModel:
     def embed(self, ids, positions):
         if int(positions.min()) < 0 or int(positions.max()) >= self.max_len:
             raise ValueError(
-                f"position {int(positions.min())} or {int(positions.max())} is outside 0 ... {self.max_len - 1}"
+                f"positions {int(positions.min())} to {int(positions.max())} were asked for, "
+                f"but this model has 0 to {self.max_len - 1}"
             )
         self.calls.append(ids.shape[1])
         self.fed += ids.numel()
@@ -121,6 +122,28 @@ def pair(got, what):
     return got
 
 
+def held(cache, what="length", case=""):
+    """How many positions a cache says that it holds."""
+    length = cache.length
+    if not isinstance(length, int) or isinstance(length, bool):
+        is_method = callable(length)
+        kind = "a method" if is_method else "a tensor" if isinstance(length, torch.Tensor) else shape_of(length)
+        hint = "; make it an attribute or put @property above it" if is_method else ""
+        fail(f"{what} should be an int but is {kind}{hint}{f', {case}' if case else ''}", evidence=kind)
+    return length
+
+
+def append(cache, k, v, max_len):
+    """Append what fits; a refusal is said in words."""
+    before = held(cache)
+    try:
+        got = cache.append(k, v)
+    except ValueError as error:
+        room = f"{before} + {k.shape[2]} positions with max_len={max_len}"
+        fail(f"append refused {room}, saying {str(error)!r}; exactly max_len positions fit", evidence="refused")
+    return pair(got, "append")
+
+
 def in_pieces(student, sizes, tensors, visible=None):
     """attend_with_cache over pieces of these lengths; the outputs joined again."""
     cache, outs = None, []
@@ -165,14 +188,15 @@ class TestAppendChangesThePast:
 class TestKVCache:
     @pytest.mark.shape
     def test_holds_what_was_appended(self, student, draw):
-        """After 3 and 2 positions it gives back 5, and its length says so"""
+        """After 3 and 2 positions it gives back 5, and its length, an int, says so"""
         cache = student(2, 3, 7, 5, 4, dtype=torch.float64)
-        assert_close(cache.length, 0, "the length of a new cache")
+        assert_close(held(cache), 0, "the length of a new cache")
         for new, length in ((3, 3), (2, 5)):
-            keys, values = pair(cache.append(draw(2, 3, new, 5), draw(2, 3, new, 4)), "append")
+            keys, values = append(cache, draw(2, 3, new, 5), draw(2, 3, new, 4), 7)
             assert_shape(keys, (2, 3, length, 5), "the keys", f"after {length} positions")
             assert_shape(values, (2, 3, length, 4), "the values", f"after {length} positions")
-            assert_close(cache.length, length, "the length", case=f"after {length} positions")
+            case = f"after {length} positions"
+            assert_close(held(cache, case=case), length, "the length", case=case)
 
     @pytest.mark.values
     def test_two_appends_by_hand(self, student):
@@ -180,8 +204,8 @@ class TestKVCache:
         cache = student(1, 1, 4, 1, dtype=torch.float64)
         first = torch.tensor([[[[1.0], [2.0]]]], dtype=torch.float64)
         second = torch.tensor([[[[3.0]]]], dtype=torch.float64)
-        cache.append(first, 10 * first)
-        keys, values = pair(cache.append(second, 10 * second), "append")
+        append(cache, first, 10 * first, 4)
+        keys, values = append(cache, second, 10 * second, 4)
         want = torch.tensor([[[[1.0], [2.0], [3.0]]]], dtype=torch.float64)
         assert_close(keys, want, "the keys")
         assert_close(values, 10 * want, "the values")
@@ -190,15 +214,15 @@ class TestKVCache:
     def test_a_fork_goes_its_own_way(self, student, draw):
         """What is appended to a fork does not show in the original"""
         cache = student(2, 3, 7, 5, dtype=torch.float64)
-        cache.append(draw(2, 3, 2, 5), draw(2, 3, 2, 5))
+        append(cache, draw(2, 3, 2, 5), draw(2, 3, 2, 5), 7)
         twin = cache.fork()
         new = draw(2, 3, 1, 5)
-        cache.append(new, new)
-        twin.append(draw(2, 3, 2, 5), draw(2, 3, 2, 5))
+        append(cache, new, new, 7)
+        append(twin, draw(2, 3, 2, 5), draw(2, 3, 2, 5), 7)
         case = "after 2 positions, a fork, 1 position in the original and 2 in the fork"
-        assert_close(twin.length, 4, "the length of the fork", case=case)
-        assert_close(cache.length, 3, "the length of the original", case=case)
-        keys, _ = pair(cache.append(new[:, :, :0], new[:, :, :0]), "append")
+        assert_close(held(twin), 4, "the length of the fork", case=case)
+        assert_close(held(cache), 3, "the length of the original", case=case)
+        keys, _ = append(cache, new[:, :, :0], new[:, :, :0], 7)
         assert_close(
             keys[:, :, 2:], new, "the newest key of the original", case=case, hint="the fork needs storage of its own"
         )
@@ -273,7 +297,7 @@ class TestDecodeStep:
         want, cache = model.logits(ids), None
         for t in range(4):
             logits, cache = pair(student(model, ids[:, t : t + 1], cache), "decode_step")
-            hint = "is the new token embedded behind those already seen?" if t else ""
+            hint = "is it at its position, and does it see the cached tokens?" if t else ""
             assert_close(logits, want[:, t], "the logits", case=f"after token {t}", hint=hint)
 
 
@@ -335,7 +359,8 @@ class TestGenerate:
         assert_close(
             student(model, ids, 4, True),
             student(model, ids, 4, False),
-            "the result with use_cache=True, against use_cache=False,",
+            "the result with use_cache=True",
+            case="where use_cache=False gives what is expected",
         )
 
 
