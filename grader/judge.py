@@ -31,6 +31,7 @@ from grader.submission import (
     Forbidden,
     NotStarted,
     NoVerdict,
+    Overwritten,
     Submission,
     describe,
     locate,
@@ -253,7 +254,7 @@ def _not_started(outcomes: Sequence[_Outcome]) -> bool:
 def _message(error: BaseException) -> str:
     if isinstance(error, NotImplementedError):
         return "not started"
-    if isinstance(error, CheckFailed | AnswerError | AnswerLost | Forbidden):
+    if isinstance(error, CheckFailed | AnswerError | AnswerLost | Forbidden | Overwritten):
         return str(error)
     if isinstance(error, RuntimeError) and "modified by an inplace operation" in str(error):
         return "a tensor that a gradient needs was overwritten in place after it was used: make a new one instead"

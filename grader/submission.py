@@ -67,6 +67,10 @@ class Forbidden(Exception):
     """The answer called the very operation that the exercise asks to write."""
 
 
+class Overwritten(Exception):
+    """A call of the answer changed what an earlier one had returned."""
+
+
 class AnswerLost(BaseException):
     """The answer can no longer be asked: judging this exercise ends here. Not an `Exception`: no answer swallows it."""
 

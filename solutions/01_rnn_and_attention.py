@@ -933,8 +933,7 @@ for part in ("T x T part, naive", "T x T part, fused"):
 # it to scale it, reads and writes it for the softmax, reads it again for the last product: time that no FLOP count
 # contains (against **a**). The fused kernel (FlashAttention; Dao et al. 2022) takes the keys in blocks and keeps a
 # running softmax, so that this matrix never exists. How much time that saves on this machine is the distance between
-# the two lines of the square; it is large where the matrix no longer fits into the cache. Lesson 13 builds such a
-# kernel.
+# the two lines of the square; it is large where the matrix no longer fits into the cache.
 #
 # Time is noisy, memory is not. The next cell counts the bytes that each version keeps for the backward pass.
 
@@ -1113,7 +1112,7 @@ draw_tables({name: dependency_matrix(scanned_by(scan), x) for name, scan in tabl
 # A KV cache makes each pass cheaper, since old keys and values are not recomputed; the new query still reads all of
 # them. A larger batch raises the throughput, not the speed of one answer. Speculative decoding shortens the chain of
 # *large*-model passes: a small model guesses several tokens, and the large one checks them in one parallel pass,
-# because then they are known (lesson 09). More processors alone do not help.
+# because then they are known. More processors alone do not help.
 #
 # </details>
 

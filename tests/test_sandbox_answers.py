@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from grader.lesson import Cell
 from grader.sandbox.remote import RemoteSubmission, Sandbox, sandbox_available
-from grader.submission import LOCATION, AnswerError, Forbidden, Missing, Submission
+from grader.submission import LOCATION, AnswerError, Forbidden, Missing, Overwritten, Submission
 
 pytestmark = pytest.mark.skipif(not sandbox_available(), reason=sandbox_available().reason)
 
@@ -33,6 +34,17 @@ def attention(q, k, v, mask=None, scale=None):
 
 def identity(x): return x
 def add_in_place(x): return x.add_(1)
+kept = []
+def keep(x): kept.append(x.detach())
+def kept_sum(): return sum(float(x.sum()) for x in kept)
+def drop(): kept.clear()
+def add_to_its_result(f, x): return f(x).add_(1)
+class Shelf:
+    def __init__(self, zeros): self.row = zeros.clone()
+    def view(self): return self.row[:]
+    def part(self): return self.row[:2]
+    def write(self, value): self.row.fill_(value)
+    def write_end(self, value): self.row[2:] = value
 def fill(x): x[...] = 7
 def resize(x): x.resize_(1)
 def divide(a, b): return a / b
@@ -424,6 +436,65 @@ class TestObjects:
         assert torch.equal(lower, torch.ones(4, 4).tril().bool())
         assert answer("dependencies")(answer("identity"), x).equal(torch.eye(4).bool())
         assert torch.allclose(answer("apply_twice")(torch.tanh, x), torch.tanh(torch.tanh(x)) * 2)
+
+
+class TestMemory:
+    """What crosses is copied, but its memory is kept in step."""
+
+    def test_an_answer_that_keeps_a_tensor_sees_what_the_caller_writes(self, answer: Callable[[str], Any]) -> None:
+        answer("drop")()
+        x, columns = torch.ones(2, 3), torch.ones(3, 4)
+        answer("keep")(x)
+        answer("keep")(columns[:, ::2])
+        assert answer("kept_sum")() == 12
+        x.fill_(2.0)
+        columns[:, 0] = 3.0
+        assert answer("kept_sum")() == 12 + 9 + 3
+        x.numpy()[...] = 0
+        assert answer("kept_sum")() == 12
+
+    def test_a_write_into_what_a_callback_returned_is_a_write(self, answer: Callable[[str], Any]) -> None:
+        stored = torch.ones(3)
+        out = answer("add_to_its_result")(lambda x: stored, torch.zeros(3))
+        assert out.tolist() == stored.tolist() == [2.0] * 3
+
+    def test_a_gradient_that_needs_what_was_overwritten_is_an_error(self, answer: Callable[[str], Any]) -> None:
+        x = torch.ones(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="inplace"):
+            answer("add_to_its_result")(torch.exp, x).sum().backward()
+
+    def test_what_the_caller_writes_into_a_result_reaches_its_owner(self, answer: Callable[[str], Any]) -> None:
+        shelf = answer("Shelf")(torch.zeros(4))
+        part = shelf.part()
+        part.fill_(5.0)
+        assert shelf.view().tolist() == [5.0, 5.0, 0.0, 0.0]
+
+    def test_an_earlier_result_that_is_overwritten_fits_nothing_any_more(
+        self, boxed: RemoteSubmission, local: Submission
+    ) -> None:
+        for submission, left in ((local, [9.0] * 2), (boxed, [math.nan] * 2)):
+            shelf = submission.answer("Shelf")(torch.zeros(4))
+            part = shelf.part()
+            shelf.write_end(7.0)
+            assert part.tolist() == [0.0] * 2, "what was written lies beside it"
+            shelf.write(9.0)
+            assert part.tolist() == pytest.approx(left, nan_ok=True)
+        shelf = boxed.answer("Shelf")(torch.zeros(4, dtype=torch.int64))
+        part = shelf.part()
+        with pytest.raises(Overwritten, match="earlier call had returned"):
+            shelf.write(9)
+        del part
+        shelf.write(8)
+        assert shelf.view().tolist() == [8] * 4
+
+    def test_notes_end_with_the_memory(self, boxed: RemoteSubmission) -> None:
+        peer, held = boxed._peer, []
+        assert peer is not None
+        for number in range(50):
+            held = [boxed.answer("attention")(draw(2, 3), draw(2, 3), draw(2, 3))[0] for _ in range(2)]
+            if number == 10:
+                before = len(peer._lent), len(peer._borrowed)
+        assert len(held) == 2 and len(peer._lent) <= before[0] + 2 and len(peer._borrowed) <= before[1] + 2
 
 
 class TestModules:

@@ -1,4 +1,4 @@
-"""Every answer of the bank gets the same verdict behind the wall as in this process, but for memory that it shares."""
+"""Every answer of the bank gets the same verdict behind the wall as in this process."""
 
 from __future__ import annotations
 
@@ -26,26 +26,15 @@ EXERCISES = [
 ]
 
 
-SHARES_MEMORY = {
-    "to_torch_mha_mask": {"only_transposed"},
-    "from_torch_mha_mask": {"only_transposed"},
-    "prenorm_block": {"adds_into_the_branch", "adds_into_the_attentions_result", "adds_into_the_ffns_result"},
-    "postnorm_block": {"adds_into_the_branch", "adds_into_the_ffns_result", "adds_into_the_norms_result"},
-    "KVCache": {"returns_the_storage", "storage_of_the_class", "keeps_the_callers_tensors", "shifts_the_old_ones"},
-    "attend_with_cache": {"zeroes_the_padding_in_place"},
+DIFFERS = {
+    "to_torch_mha_mask": {"only_transposed": "returns a view of its argument, which arrives as a copy"},
+    "from_torch_mha_mask": {"only_transposed": "returns a view of its argument, which arrives as a copy"},
+    "attend_with_cache": {
+        "zeroes_the_padding_in_place": "writes into a view of a kind that has none of its kind there"
+    },
+    "generate": {"drawn": "draws at random: other numbers"},
 }
-"""Mutants whose fault is (partly) memory that they share with their caller. What crosses the wall is a copy, so that some
-checks cannot see it there; all but `UNSEEN` are rejected by others."""
-
-DRAWS = {"generate": {"drawn"}}
-"""Mutants that draw at random: rejected on both sides, with other numbers."""
-
-UNSEEN = {
-    "KVCache": {"keeps_the_callers_tensors", "shifts_the_old_ones"},
-    "prenorm_block": {"adds_into_the_attentions_result", "adds_into_the_ffns_result"},
-    "postnorm_block": {"adds_into_the_ffns_result", "adds_into_the_norms_result"},
-}
-"""Mutants that pass behind the wall: nothing but shared memory is wrong with them."""
+"""Mutants that one check of several judges otherwise behind the wall, and why. All are rejected on both sides."""
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +73,5 @@ def test_same_verdict(sandbox: Sandbox, lesson_id: str, name: str) -> None:
         for submission in there:
             submission.close()
     different = {form for form, w, g in zip(forms, want, got, strict=True) if verdict(w) != verdict(g)}
-    assert different <= SHARES_MEMORY.get(name, set()) | DRAWS.get(name, set())
-    accepted = {form for form, w, g in zip(forms, want, got, strict=True) if w.passed != g.passed}
-    assert accepted == UNSEEN.get(name, set())
+    assert different <= DIFFERS.get(name, {}).keys()
+    assert [w.exercises[0].status for w in want] == [g.exercises[0].status for g in got]

@@ -277,8 +277,10 @@ def assert_same(
 def assert_moves(
     before: Any, after: Any, change: str, what: str = "the output", *, hint: str = "", atol: float = 1e-6
 ) -> None:
-    """`change` must move `what` (somewhere): the twin of `assert_same`."""
+    """`change` must move `what` (somewhere, and not to nan): the twin of `assert_same`."""
     before, after = assert_tensor(before, what), assert_tensor(after, what)
+    for value in (before, after):
+        require(not value.isnan().any(), f"{change}, there is nan in {what}", evidence=value.detach())
     if not moved(before, after, atol=atol).any():
         fail(f"{change}, {what} did not move but should{f'; {hint}' if hint else ''}", evidence=after.detach().clone())
 

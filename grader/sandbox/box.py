@@ -33,7 +33,7 @@ TEMPORARY = "/tmp"
 PACKAGE = Path(__file__).resolve().parent.parent
 MODULES = (
     "submission.py", "lesson.py", "sandbox/__init__.py", "sandbox/player.py", "sandbox/peer.py", "sandbox/standins.py",
-    "sandbox/wire.py",
+    "sandbox/memory.py", "sandbox/wire.py",
     "sandbox/limits.py", "sandbox/landlock.py", "sandbox/syscalls.py",
 )  # fmt: skip
 """The grader's own modules that go into the box: none of them knows a solution, a check or a gradebook."""

@@ -13,8 +13,12 @@ Arguments that a call modified in place are modified for the caller too. Gradien
 backward asks the other side for the vector-Jacobian product, with respect to exactly those of the caller's tensors from
 which the result was computed there, and so also through caches, closures and callbacks, and twice.
 
-What does not cross: views. A result that shares memory with an argument or with the learner's own state arrives as a
-copy (a result that *is* an argument arrives as the caller's own object); tensor attributes of an object are copies.
+Tensors are copied, but their memory is kept in step (see `memory`): what one side writes into a tensor that crossed, the
+other has with the next message, as long as anybody there uses it. One thing is refused: an answer that overwrites what
+an earlier call returned, and the judge still holds, raises `Overwritten` there instead of changing what was judged.
+
+What does not cross: that two tensors of different messages are views of one memory (a result that *is* an argument
+arrives as the caller's own object); tensor attributes of an object are copies.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from grader.sandbox import wire
+from grader.sandbox.memory import Memories
 from grader.sandbox.standins import (
     KEY,
     OPERATIONS,
@@ -46,6 +51,7 @@ from grader.sandbox.standins import (
     stand_in_function,
 )
 from grader.sandbox.wire import Channel, Decoder, Encoder, Json, Packer, Uncrossable, Unpacked, WireError
+from grader.submission import Overwritten
 
 MAX_NESTING = 16
 """Calls inside callbacks inside calls."""
@@ -188,6 +194,9 @@ class Peer:
         self._modules: dict[int, tuple[Any, Any]] = {}
         self._leaves: dict[int, Any] = {}
         self._graphs: dict[int, tuple[list[Tensor], list[Tensor], int]] = {}
+        self._lent = Memories()
+        self._borrowed = Memories()
+        self._overwritten = False
         self._last_key = 0
         self._dead: list[int] = []
         self._waiting: list[_Sent] = []
@@ -210,6 +219,7 @@ class Peer:
     def _exchange(self, operation: str, key: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Sent, Any]:
         if not self._waiting:
             self._raised.clear()
+            self._overwritten = False
         packer = Packer()
         encoder = Encoder(packer, self._export, self._cutter(packer))
         header = {
@@ -265,10 +275,17 @@ class Peer:
         synchronised = self._describe_changes(encoder.packer)
         if synchronised:
             header["y"] = synchronised
+        written = self._describe_writes(encoder.packer)
+        if written:
+            header["w"] = written
         self._send_random(header, encoder.packer)
         dead = self._give_up()
         if dead:
             header["R"] = [-key for key in dead]
+        self._lent.settle()
+        given_back = self._borrowed.settle()
+        if given_back:
+            header["B"] = [-key for key in given_back]
         header["t"], blobs = encoder.packer.pack()
         header["b"] = [len(blob) for blob in blobs]
         self.channel.send(header, blobs)
@@ -278,6 +295,8 @@ class Peer:
         unpacked = wire.unpack(header.get("t"), header.get("b"), payload)
         for key in _keys(header.get("R", [])):
             self._forget(key)
+        for key in _keys(header.get("B", [])):
+            self._lent.forget(key)
         self._take_random(header, unpacked)
         for tensor, row in zip(unpacked.tensors, unpacked.rows, strict=True):
             if row[5] & wire.SHARED and row[6] and -row[6] not in self._shared:
@@ -286,11 +305,14 @@ class Peer:
                 self._watch(tensor, -row[6])
         if "y" in header:
             self._take_changes(header["y"], unpacked)
+        if "w" in header:
+            self._take_writes(header["w"], unpacked)
         return unpacked
 
     def _take_reply(self, reply: dict[str, Json], payload: bytes, sent: _Sent) -> Any:
         unpacked = self._open(reply, payload)
         self._join(reply.get("c"), unpacked, sent)
+        self._borrow(unpacked, unpacked.tensors)
         decoder = Decoder(unpacked.tensors, self._resolver(unpacked, sent))
         self._take_mutations(reply.get("u"), unpacked, decoder, sent)
         if "p" in reply:
@@ -299,7 +321,15 @@ class Peer:
             torch.set_grad_enabled(reply["g"])
         if "x" in reply:
             return _Raised(self._rebuilt(reply["x"]))
-        return decoder.value(reply.get("v"))
+        value = decoder.value(reply.get("v"))
+        if self._overwritten:
+            self._overwritten = False
+            return _Raised(
+                Overwritten(
+                    "this call changed a tensor that an earlier call had returned: give each call its own memory"
+                )
+            )
+        return value
 
     def _join(self, joint: Json, unpacked: Unpacked, sent: _Sent) -> None:
         """Give the tensors of a reply their place in our graph."""
@@ -339,6 +369,9 @@ class Peer:
                         arrays[index][...] = value.detach().numpy()
                 else:
                     _overwrite(original, value, bool(unpacked.rows[new][5] & wire.GRAD))
+                lent = self._lent.get(sent.encoder.packer.marks[index][1])
+                if lent is not None:
+                    lent.agree()
             if grad >= -1 and original.is_leaf:
                 _set_grad(original, None if grad < 0 else _at(unpacked.tensors, grad))
         for change in containers:
@@ -401,6 +434,7 @@ class Peer:
     def _answer(self, header: dict[str, Json], payload: bytes) -> None:
         unpacked = self._open(header, payload)
         seen = unpacked.tensors = self._arrive(unpacked)
+        self._borrow(unpacked, seen)
         decoder = Decoder(seen, self._resolver(unpacked, None))
         operation, key = header.get("q"), header.get("to")
         if not (isinstance(operation, str) and type(key) is int and isinstance(header.get("a"), list)):
@@ -417,7 +451,8 @@ class Peer:
 
         packer = Packer()
         outputs: list[int] = []
-        encoder = Encoder(packer, self._export, self._grapher(packer, outputs))
+        lends = operation != "get"  # a tensor attribute of an object may change
+        encoder = Encoder(packer, self._export, self._grapher(packer, outputs, lends))
         encoder.known = {id(t): ["A", i] for i, t in enumerate(seen)}
         encoder.known |= {id(c): ["B", i] for i, c in enumerate(decoder.containers)}
         encoder.known |= {id(a): ["A", i] for i, a in decoder.arrays}
@@ -584,6 +619,9 @@ class Peer:
         for index, (tensor, row, grad) in enumerate(zip(unpacked.tensors, unpacked.rows, unpacked.grads, strict=True)):
             new = -1
             if index in changed:
+                borrowed = self._borrowed.get(-row[6])
+                if borrowed is not None:
+                    borrowed.agree()
                 flag = wire.GRAD if tensor.requires_grad and tensor.is_leaf else 0
                 new = encoder.packer.add(wire.plain(tensor.detach()), flag)
             update = -2
@@ -669,9 +707,10 @@ class Peer:
                 return ["T", memo[id(tensor)]]
             value = wire.plain(tensor)
             flags = wire.PARAMETER if isinstance(value, nn.Parameter) else 0
-            key, grad = 0, -1
+            key, grad = self._new_key(), -1
+            if not self.trusted:
+                self._lent.note(key, value)
             if value.requires_grad:
-                key = self._new_key()
                 self._leaves[key] = value
                 flags |= wire.GRAD
                 if not value.is_leaf:
@@ -683,8 +722,8 @@ class Peer:
 
         return write
 
-    def _grapher(self, packer: Packer, outputs: list[int]) -> Callable[[Tensor], Json]:
-        """Tensors of a reply: those with a history are noted in `outputs`, new leaves stay leaves."""
+    def _grapher(self, packer: Packer, outputs: list[int], lends: bool) -> Callable[[Tensor], Json]:
+        """Tensors of a reply: those with a history are noted in `outputs`, new leaves stay leaves, the others are lent."""
         memo: dict[int, int] = {}
 
         def write(tensor: Tensor) -> Json:
@@ -701,6 +740,9 @@ class Peer:
                 value.__dict__[KEY] = key
                 self._shared[key] = _Shared(value)
                 flags |= wire.GRAD | wire.SHARED
+            elif lends:
+                key = self._new_key()
+                self._lent.note(key, value)
             index = memo[id(tensor)] = packer.add(value, flags, key)
             if value.requires_grad and not value.is_leaf:
                 outputs.append(index)
@@ -977,6 +1019,38 @@ class Peer:
         if not isinstance(found, nn.Module):
             raise WireError("a module that is not there")
         return found
+
+    # ------------------------------------------------------------------------------------------------ memory
+
+    def _borrow(self, unpacked: Unpacked, tensors: Sequence[Tensor]) -> None:
+        """Note the tensors that came as those whose memory is kept in step."""
+        for tensor, row in zip(tensors, unpacked.rows, strict=True):
+            if row[6] and not row[5] & wire.SHARED:
+                self._borrowed.note(-row[6], tensor)
+
+    def _describe_writes(self, packer: Packer) -> Json:
+        """What was written here into memory that both sides have."""
+        writes: list[Json] = []
+        for key, tensor, counted in self._borrowed.news():
+            writes.append([key, packer.add(tensor), counted])
+        for key, tensor, counted in self._lent.news():
+            writes.append([key, -1 if self.trusted else packer.add(tensor), counted])
+        return writes or None
+
+    def _take_writes(self, writes: Json, unpacked: Unpacked) -> None:
+        if not (isinstance(writes, list) and len(writes) <= MAX_OBJECTS):
+            raise WireError("odd writes")
+        for write in writes:
+            if not (isinstance(write, list) and [type(part) for part in write] == [int, int, bool]):
+                raise WireError("an odd write")
+            key, new, counts = -write[0], write[1], write[2]
+            memory = self._lent.get(key) if key > 0 else self._borrowed.get(key)
+            if memory is None:
+                continue
+            if key < 0 and not self.trusted:
+                self._overwritten |= not memory.spoil()
+            else:
+                memory.write(_at(unpacked.tensors, new), counts=counts)
 
     # ------------------------------------------------------------------------------------------------ random state
 

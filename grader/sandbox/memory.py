@@ -1,0 +1,138 @@
+"""Memory that both sides have: a tensor that crossed, and its twin on the other side.
+
+Each side keeps a note of the tensors that it lent and of those that it borrowed, for as long as their memory is in use,
+whoever uses it: a view, a detached alias, a list of the answer's own. With every message each side says what was written
+since the last one, so that an answer that keeps its caller's tensor, or writes into one that a function returned,
+does behind the wall what it does in one process.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from grader.sandbox import wire
+
+
+class Memory:
+    """The elements of one tensor, as long as somebody holds their storage, and what they were when both sides agreed."""
+
+    __slots__ = ("_agreed", "_count", "_dtype", "_place", "_storage", "_tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self._storage = StorageWeakRef(tensor.untyped_storage())
+        self._place = _place(tensor)
+        self._dtype = tensor.dtype
+        self._agree(tensor)
+
+    def tensor(self, *, counts: bool = True) -> Tensor | None:
+        """A tensor over the memory; None when nobody uses that any more.
+
+        Args:
+            counts: that what is written into it counts for the tensor that crossed, if that is still there: a gradient
+                that needs what was there before is an error then.
+        """
+        found = self._tensor() if counts else None
+        if found is not None and found.untyped_storage()._cdata == self._storage.cdata and self._place == _place(found):
+            return found.detach()
+        if self._storage.expired():
+            return None
+        storage = torch.UntypedStorage._new_with_weak_ptr(self._storage.cdata)
+        return None if storage is None else torch.empty(0, dtype=self._dtype).set_(storage, *self._place)
+
+    def agree(self) -> None:
+        """What it holds now is what both sides have."""
+        tensor = self.tensor()
+        if tensor is not None:
+            self._agree(tensor)
+
+    def _agree(self, tensor: Tensor) -> None:
+        self._agreed, self._count = elements(tensor), _count(tensor)
+
+    def write(self, value: Tensor, *, counts: bool) -> None:
+        """Take over what the other side wrote.
+
+        Raises:
+            WireError: for content of another shape or dtype.
+        """
+        tensor = self.tensor(counts=counts)
+        if tensor is None:
+            return
+        if value.shape != tensor.shape or value.dtype != tensor.dtype:
+            raise wire.WireError("a change of another shape")
+        if not any(stride == 0 for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
+            with torch.no_grad():
+                tensor.copy_(value)
+        self.agree()
+
+    def spoil(self) -> bool:
+        """Make it nan; false where it cannot be."""
+        tensor = self.tensor()
+        if tensor is not None and tensor.is_floating_point():
+            self.write(torch.full_like(tensor, torch.nan), counts=True)
+            return True
+        return tensor is None
+
+    def news(self) -> tuple[Tensor, bool] | None:
+        """Its tensor if something was written since both sides agreed, and whether that counted; they agree then."""
+        tensor = self.tensor()
+        if tensor is None or elements(tensor) == self._agreed:
+            return None
+        counted = _count(tensor) > self._count
+        self._agree(tensor)
+        return tensor, counted
+
+
+class Memories:
+    """Notes of the memory that crossed in one direction, by key."""
+
+    def __init__(self) -> None:
+        self._notes: dict[int, Memory] = {}
+
+    def __len__(self) -> int:
+        return len(self._notes)
+
+    def note(self, key: int, tensor: Tensor) -> None:
+        """From now on `key` stands for this tensor's memory."""
+        if tensor.numel():
+            self._notes[key] = Memory(tensor)
+
+    def get(self, key: int) -> Memory | None:
+        return self._notes.get(key)
+
+    def forget(self, key: int) -> None:
+        self._notes.pop(key, None)
+
+    def settle(self) -> list[int]:
+        """Keys of memory that nobody here uses any more; they are forgotten."""
+        gone = [key for key, memory in self._notes.items() if memory.tensor() is None]
+        for key in gone:
+            del self._notes[key]
+        return gone
+
+    def news(self) -> Iterator[tuple[int, Tensor, bool]]:
+        """What was written since both sides agreed."""
+        for key, memory in self._notes.items():
+            found = memory.news()
+            if found is not None:
+                yield key, *found
+
+
+def _place(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:
+    return int(tensor.storage_offset()), tensor.size(), tuple(tensor.stride())
+
+
+def _count(tensor: Tensor) -> int:
+    """How often autograd saw it written to."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def elements(tensor: Tensor) -> bytes:
+    """The bytes of a tensor's elements, without what lies between them."""
+    tensor = tensor.detach()
+    return wire.content(tensor if tensor.is_contiguous() else tensor.contiguous())
