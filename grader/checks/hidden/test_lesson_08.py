@@ -948,10 +948,6 @@ class TestDecodeStep:
 # ------------------------------------------------------------------------------------------------------------ prefill
 
 
-@pytest.fixture
-def decode_step(beside):
-    """The decode_step of the same answer: only it can read the cache that its prefill returns."""
-    return beside("decode_step")
 
 
 def padded_batch(draw, lengths, pad, high=11):
@@ -1009,7 +1005,7 @@ class TestPrefill:
             )
 
     @pytest.mark.values(points=2)
-    def test_decoding_goes_on(self, student, decode_step, draw):
+    def test_decoding_goes_on(self, student, beside, draw):
         """Its cache carries on: the decode steps after it give what each row gives alone, padded or not"""
         for lengths, pad in (((3, 3), None), ((4, 2, 1), 0)):
             model = ToyModel(draw)
@@ -1018,7 +1014,7 @@ class TestPrefill:
             for step in (1, 2):
                 new = draw.integers(len(lengths), 1, high=11)
                 ids = torch.cat([ids, new], 1)
-                logits, cache = pair(decode_step(model, new, cache), "decode_step")
+                logits, cache = pair(beside("decode_step")(model, new, cache), "decode_step")
                 for row, length in enumerate(lengths):
                     want = model.logits(ids[row : row + 1, ids.shape[1] - length - step :])[0, -1]
                     batch = "" if pad is None else " in a padded batch"
