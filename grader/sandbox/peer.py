@@ -816,7 +816,7 @@ class Peer:
         if key in self._described:
             return [key, None]
         self._described.add(key)
-        return [key, describe_class(cls)]
+        return [key, describe_class(cls, methods=not self.trusted)]
 
     def _resolver(self, unpacked: Unpacked, sent: _Sent | None) -> Callable[[str, list[Json]], Any]:
         """Reads what is not data."""

@@ -234,6 +234,7 @@ class _JudgePeer(Peer):
         self._owner, self._number, self._sandbox = owner, number, sandbox
         self._reason = "time"
         self._exhausted: AnswerLost | None = None
+        self._bounds: AbstractContextManager[None] | None = None
 
     def _exchange(self, operation: str, key: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.lost is not None:
@@ -253,6 +254,9 @@ class _JudgePeer(Peer):
             raise _again(self.lost) from None
         finally:
             if outermost:
+                if self._bounds is not None:
+                    self._bounds.__exit__(None, None, None)
+                    self._bounds = None
                 if self._exhausted is not None and self.lost is None:  # what filled it up is perhaps still there
                     self._lose(self._exhausted)
                     self._sandbox.box.end(self._number)
@@ -301,8 +305,10 @@ class _JudgePeer(Peer):
             self._sandbox.box.end(self._number)
 
     def _perform(self, operation: str, key: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        with _headroom():
-            return super()._perform(operation, key, args, kwargs)
+        if self._bounds is None:  # the first callback of a call; the bound is lifted when the call is over
+            self._bounds = _headroom()
+            self._bounds.__enter__()
+        return super()._perform(operation, key, args, kwargs)
 
     def _tells(self, error: BaseException) -> bool:
         return super()._tells(error) and not isinstance(error, AnswerLost)

@@ -208,15 +208,22 @@ def _get_attribute(stand_in: Any, name: str) -> Any:
     return handle.peer.ask("get", -handle.key, (name,))
 
 
-def describe_class(cls: type) -> Json:
-    """Name and special methods; of a module class the nearest class of `torch.nn` and the methods that it overrides."""
+def describe_class(cls: type, *, methods: bool) -> Json:
+    """Name and special methods; of a module class the nearest class of `torch.nn` and the methods that it overrides.
+
+    Args:
+        methods: also name the public methods of another class. They are called in one message then instead of two; but
+            an object that hides one by an attribute of its own is not seen to.
+    """
     special = [
         name
         for name in [*OPERATIONS, "__call__"]
         if getattr(cls, name, None) is not None and getattr(cls, name) is not getattr(object, name, None)
     ]
     if not issubclass(cls, nn.Module):
-        return [name_of(cls), special, None, [], signature_of(cls)]
+        public = {name for c in cls.__mro__ for name, value in vars(c).items() if isinstance(value, types.FunctionType)}
+        named = sorted(name for name in public if methods and not name.startswith("_"))
+        return [name_of(cls), special, None, named, signature_of(cls)]
     base = next(c for c in cls.__mro__ if _torch_class(c.__name__) is c)
     own = [c for c in cls.__mro__[: cls.__mro__.index(base)] if c is not RemoteModule]
     names = {name for c in own for name in vars(c) if not name.startswith("_") and hasattr(nn.Module, name)}
@@ -238,8 +245,8 @@ def name_of(value: Any) -> str:
 def stand_in_class(peer: Asker, key: int, description: Json) -> type:
     if not (isinstance(description, list) and len(description) == 5):
         raise WireError("a class without a description")
-    name, special, base, overridden, signature = description
-    if not (isinstance(name, str) and isinstance(special, list) and isinstance(overridden, list)):
+    name, special, base, methods, signature = description
+    if not (isinstance(name, str) and isinstance(special, list) and isinstance(methods, list)):
         raise WireError("an odd class")
     body: dict[str, Any] = {KEY: Handle(peer, key), "__module__": "__answer__", "__doc__": None}
     for method in special:
@@ -249,16 +256,17 @@ def stand_in_class(peer: Asker, key: int, description: Json) -> type:
             body[method] = _special("call" if method == "__call__" else method)
     if "__eq__" in body and "__hash__" not in body:
         body["__hash__"] = None
+    for method in methods:
+        known = peer.trusted if base is None else hasattr(nn.Module, str(method))
+        if not (isinstance(method, str) and known and not method.startswith("_")):
+            raise WireError("an unknown method")
+        body[method] = _method(method)
     bases: tuple[type, ...] = (RemoteObject,)
     if base is not None:
         torch_class = _torch_class(base) if isinstance(base, str) else None
         if torch_class is None:
             raise WireError("a module of an unknown class")
         bases = (RemoteModule,) if torch_class is nn.Module else (RemoteModule, torch_class)
-        for method in overridden:
-            if not (isinstance(method, str) and hasattr(nn.Module, method) and not method.startswith("_")):
-                raise WireError("an unknown method")
-            body[method] = _method(method)
     try:
         cls = _RemoteClass(wire.clean_text(name[:200]).replace("\0", ""), bases, body)
     except (TypeError, ValueError):
