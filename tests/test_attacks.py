@@ -9,6 +9,7 @@ What one answer can do to the sandbox itself, wall by wall, is in `test_sandbox_
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -32,7 +33,7 @@ from attacks.intact import changes, fingerprint
 from grader import cli
 from grader.checks import check as guards
 from grader.checks.assertions import CheckFailed, assert_close
-from grader.judge import judge, judge_with_stand_ins, reference
+from grader.judge import given_names, judge, judge_with_stand_ins, reference
 from grader.lesson import ROOT, Cell, load_lesson
 from grader.report import Report, as_html, as_json, as_text
 from grader.sandbox import remote
@@ -300,6 +301,34 @@ def test_what_the_checks_guard_against_is_real(
     monkeypatch.setattr(guards, guard, without)
     report = judged(sandbox, cell(ANSWERS[name]["cell"]))
     assert report.score > honest["zeros"] if achieved == "points" else achieved in as_text(report)
+
+
+# ------------------------------------------------------------------------------------------------ between calls
+
+
+OVERWRITING = "for old in kept:\n        if old.shape == out.shape:\n            old.copy_(out)\n    kept.append(out)"
+
+
+def test_overwriting_what_earlier_calls_returned_makes_nothing_fit(sandbox: Sandbox) -> None:
+    """In one process it does: what "must stay the same" is then the same."""
+    lesson = load_lesson("03")
+    shaped = lesson.exercise("qk_norm_attention").reference.replace("def qk_norm_attention(", "def shaped(")
+
+    def score(*, walls: bool, more: str) -> float:
+        source = (
+            f"{shaped}\nkept = []\ndef qk_norm_attention(*given, **options):\n"
+            f"    out = torch.rand_like(shaped(*given, **options))\n    {more}\n    return out\n"
+        )
+        cells = [Cell("code", source, "solve", "qk_norm_attention")]
+        answer: Any = (
+            sandbox.submission(cells, given=lesson.given) if walls else Submission(cells, base=given_names(lesson))
+        )
+        with contextlib.closing(answer):
+            return judge(lesson, [answer], only=["qk_norm_attention"], diagnose=False)[0].score
+
+    honest = score(walls=True, more="pass")
+    assert score(walls=False, more=OVERWRITING) > honest, "it is no attack"
+    assert score(walls=True, more=OVERWRITING) <= honest
 
 
 # ------------------------------------------------------------------------------------------------ between exercises
