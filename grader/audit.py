@@ -16,18 +16,25 @@ from typing import Any
 from grader import bank
 from grader.judge import given_names, judge, reference
 from grader.lesson import Cell, Exercise, Lesson
-from grader.report import CheckResult, ExerciseResult
+from grader.report import CheckResult, ExerciseResult, Status
 from grader.submission import Submission
+
+_SECONDS = 60.0
+"""For one check: some wrong answers of the bank are slow, and none is to be rejected for the machine's sake."""
 
 
 @dataclass(frozen=True)
 class ExerciseAudit:
-    """The kill matrix of one exercise: `kills[mutant]` holds the names of the checks that reject it, over all seeds."""
+    """The kill matrix of one exercise: `kills[mutant]` holds the names of the checks that reject it, over all seeds.
+
+    `statuses[mutant]` is what became of it with the first seed.
+    """
 
     lesson: str
     exercise: str
     checks: tuple[CheckResult, ...]
     kills: dict[str, tuple[str, ...]]
+    statuses: dict[str, Status]
     accepted: tuple[str, ...]
     faults: tuple[str, ...]
 
@@ -113,10 +120,11 @@ def _audit_exercise(lesson: Lesson, exercise: Exercise, seeds: int) -> ExerciseA
     )
     answers = [solved, stub, *(entry.submission(lesson, solved.namespace) for entry in (*variants, *mutants))]
     kills: dict[str, set[str]] = {mutant.name: set() for mutant in mutants}
+    statuses: dict[str, Status] = {}
     faults: list[str] = []
     checks: tuple[CheckResult, ...] = ()
     for seed in range(seeds):
-        reports = judge(lesson, answers, only=[exercise.name], seed=seed, diagnose=False)
+        reports = judge(lesson, answers, only=[exercise.name], seed=seed, limit=_SECONDS, diagnose=False)
         results = [report.exercises[0] for report in reports]
         checks = results[0].checks
         where = f" (seed {seed})" if seed else ""
@@ -135,6 +143,7 @@ def _audit_exercise(lesson: Lesson, exercise: Exercise, seeds: int) -> ExerciseA
         for mutant, result in zip(mutants, results[2 + len(variants) :], strict=True):
             rejected = [check.name for check in result.checks if not check.passed]
             kills[mutant.name].update(rejected)
+            statuses.setdefault(mutant.name, result.status)
             if result.status == "missing":
                 faults.append(f"the mutant {mutant.name!r} does not define {exercise.name}: {result.note}")
             elif not rejected:
@@ -145,6 +154,7 @@ def _audit_exercise(lesson: Lesson, exercise: Exercise, seeds: int) -> ExerciseA
         exercise=exercise.name,
         checks=checks,
         kills={name: tuple(sorted(found, key=order.__getitem__)) for name, found in kills.items()},
+        statuses=statuses,
         accepted=tuple(variant.name for variant in variants),
         faults=tuple(faults),
     )

@@ -119,7 +119,7 @@ def judge_with_stand_ins(
     verdicts = {result.name: result for result in report.exercises}
     order = [exercise.name for exercise in lesson.exercises]
     for result in report.exercises:
-        if result.status not in ("failed", "error", "missing") or _reference_or_none(lesson) is None:
+        if result.passed or _reference_or_none(lesson) is None:
             continue
         earlier = [name for name in order[: order.index(result.name)] if name in _uses(submission, result.name)]
         unknown = [name for name in earlier if name not in verdicts]
@@ -262,6 +262,8 @@ def _message(error: BaseException) -> str:
         return f"your code raised {describe(error)}"
     if isinstance(error, AssertionError) and str(error):
         return str(error)
+    if isinstance(error, TypeError) and "'NoneType'" in str(error):
+        return "what was returned is None, or holds None where a value belongs: is a `return` missing?"
     return f"the check could not use what was returned: {describe(error)}"
 
 

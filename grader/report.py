@@ -260,26 +260,35 @@ def _exercise_html(exercise: ExerciseResult) -> str:
     return head + _checks_html(exercise.checks)
 
 
+_CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
+
+
+def _with_code(text: str) -> str:
+    """Escaped text, with what stands between backticks as code."""
+    parts = html.escape(text).split("`")
+    if len(parts) % 2 == 0:
+        return "`".join(parts)
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+
+
 def _checks_html(checks: Sequence[CheckResult]) -> str:
     rows = []
     shown = 0
     for check, said in zip(checks, _messages(checks), strict=True):
         verdict, colour = ("ok", "#0072b2") if check.passed else ("failed", "#b34700")
-        message = html.escape(said).replace("\n", "<br>")
+        message = _with_code(said).replace("\n", "<br>")
         if check.slip:
-            message += f'<div style="margin-top:4px"><b>Likely slip:</b> {html.escape(check.slip)}</div>'
+            message += f'<div style="margin-top:4px"><b>Likely slip:</b> {_with_code(check.slip)}</div>'
         if check.picture:
             message += check.picture.html()
         shown += not check.passed
         if shown > _OPEN and (len(said) > _SHORT or check.picture):
-            message = f"<details><summary>{html.escape(textwrap.shorten(said, _SHORT))}</summary>{message}</details>"
+            short = html.escape(textwrap.shorten(said, _SHORT))
+            message = f'<details><summary style="display:list-item;cursor:pointer">{short}</summary>{message}</details>'
         rows.append(
-            f'<tr><td style="text-align:left">{html.escape(check.title)}</td>'
-            f'<td style="text-align:left">{check.kind}</td>'
-            f'<td style="text-align:left;color:{colour};font-weight:600">{verdict}</td>'
-            f'<td style="text-align:left;max-width:40em;white-space:normal">{message}</td></tr>'
+            f'<tr><td style="{_CELL}">{_with_code(check.title)}</td><td style="{_CELL}">{check.kind}</td>'
+            f'<td style="{_CELL};color:{colour};font-weight:600">{verdict}</td>'
+            f'<td style="{_CELL};max-width:40em;white-space:normal">{message}</td></tr>'
         )
-    head = "".join(
-        f'<th style="text-align:left">{title}</th>' for title in ("check", "kind", "verdict", "what happened")
-    )
+    head = "".join(f'<th style="{_CELL}">{title}</th>' for title in ("check", "kind", "verdict", "what happened"))
     return f'<table style="margin:4px 0"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

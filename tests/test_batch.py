@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from nbgrader.api import Gradebook
-from seminar import HALF, ROW_SUMS, copy_of, hand_in, handed_in, nbgrader, own, scores
+from seminar import HALF, ROW_SUMS, copy_of, hand_in, handed_in, nbgrader, new_course, own, scores
 
 from grader import cli
 from grader.checks.collection import CheckFileError
@@ -116,6 +116,73 @@ def test_order_and_number_of_workers_do_not_matter(tmp_path: Path) -> None:
         assert set(states(grade(three, pool)).values()) == {"graded"}
         assert len(pool.pids) == 2
     assert outcome(one) == outcome(three)
+
+
+def test_a_line_says_what_the_gradebook_holds(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    lines = {line.student: str(line) for line in grade(root)}
+    assert lines["ada"].endswith("1 of 1 (00_start_here 1); gradebook 1 of 4; 1 to grade by hand")
+    config = root / "nbgrader_config.py"
+    plugin = "\nfrom nbgrader.plugins import LateSubmissionPlugin\nLateSubmissionPlugin.penalty_method = 'zero'\n"
+    config.write_text(config.read_text() + plugin + "c.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    (root / "submitted" / "ada" / "week1" / "timestamp.txt").write_text("2026-01-02 12:00:00 UTC")
+    assert not any("late" in str(line) for line in grade(root))
+    for due, late in (("2026-01-01", True), ("2026-02-01", False)):  # set after it was judged, and moved
+        with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+            gradebook.update_or_create_assignment("week1", duedate=f"{due} 00:00:00 UTC")
+        (line,) = (line for line in grade(root) if line.student == "ada")
+        assert line.state == "kept" and ("gradebook 0 of 4" in str(line)) is late
+        assert ("1.5 days late, penalty 1" in str(line)) is late
+        with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
+            assert (gradebook.find_submission("week1", "ada").late_submission_penalty > 0) is late
+
+
+def test_a_notebook_that_was_not_handed_in_is_named(tmp_path: Path) -> None:
+    root = new_course(tmp_path / "seminar", "00,01")
+    hand_in(root, "ada", {"row_sums": ROW_SUMS})
+    (root / "submitted" / "ada" / "week1" / "01_rnn_and_attention.ipynb").unlink()
+    (line,) = grade(root)
+    assert "(00_start_here 1); gradebook 1 of " in str(line) and str(line).endswith("without 01_rnn_and_attention")
+
+
+def test_a_new_verdict_takes_away_the_feedback_on_the_former(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    grade(root)
+    nbgrader(root, "generate_feedback", "week1")
+    pages = [root / "feedback" / student / "week1" / "00_start_here.html" for student in ("bob", "ada")]
+    assert all(page.exists() for page in pages)
+    shutil.rmtree(root / "submitted" / "bob" / "week1")
+    hand_in(root, "bob", {"row_sums": ROW_SUMS})
+    grade(root)
+    assert [page.exists() for page in pages] == [False, True]
+    nbgrader(root, "generate_feedback", "week1")
+    assert pages[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("put", "words"),
+    [
+        ("hand_in.zip", "there is hand_in.zip: unpack it"),
+        ("00_start_here (1).ipynb", "is it one of them under another name?"),
+        ("", "the folder is empty"),
+    ],
+)
+def test_what_is_there_instead_of_a_notebook_is_said(tmp_path: Path, put: str, words: str) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    folder = root / "submitted" / "zoe" / "week1"
+    folder.mkdir(parents=True)
+    if put:
+        (folder / put).write_bytes(b"PK")
+    (line,) = (line for line in grade(root) if line.student == "zoe")
+    assert line.state == "refused" and words in line.reason
+
+
+def test_the_notebook_of_another_lesson_is_refused(tmp_path: Path) -> None:
+    root = copy_of(handed_in(), tmp_path)
+    path = root / "submitted" / "ada" / "week1" / "00_start_here.ipynb"
+    path.write_bytes((ROOT / "course" / "03_scaling.ipynb").read_bytes())
+    (line,) = (line for line in grade(root) if line.student == "ada")
+    assert line.state == "refused" and "this is the notebook of 03_scaling" in line.reason
 
 
 def test_a_persons_grades_and_late_penalties_are_nbgraders(tmp_path: Path) -> None:

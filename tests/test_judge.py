@@ -122,6 +122,18 @@ def test_an_error_counts_once(lesson_02: Lesson) -> None:
     assert only.exercise("cross_attention").passed, "judged alone, the earlier exercise was not looked at"
 
 
+def test_a_loop_without_end_counts_once(lesson_02: Lesson) -> None:
+    cells = [
+        Cell("code", "def attention(q, k, v):\n    while True:\n        pass", "solve", e.name)
+        if e.name == "attention"
+        else Cell("code", e.reference, "solve", e.name)
+        for e in lesson_02.exercises
+    ]
+    report = judge_with_stand_ins(lesson_02, Submission(cells, base=given_names(lesson_02)), limit=0.5)
+    assert report.exercise("attention").status == "timeout"
+    assert {e.name for e in report.exercises if not e.passed} == {"attention"}
+
+
 @pytest.mark.parametrize("before", ["stub", "nothing"])
 def test_an_exercise_is_not_blamed_for_an_earlier_one_that_is_not_started(lesson_02: Lesson, before: str) -> None:
     cells = [
@@ -211,9 +223,9 @@ def test_a_broken_check_file_is_not_a_verdict(
     from pathlib import Path
 
     path = Path(str(tmp_path)) / "test_broken.py"
-    path.write_text("import nothing_of_the_kind\n")
+    path.write_text("\nimport nothing_of_the_kind\n")
     monkeypatch.setattr(judge_module, "check_files", lambda lesson, hidden: [path])
-    with pytest.raises(CheckFileError, match="nothing_of_the_kind"):
+    with pytest.raises(CheckFileError, match=r"test_broken\.py:2: ModuleNotFoundError: .*nothing_of_the_kind"):
         judge(lesson_02, [reference(lesson_02)])
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from grader.lesson import Cell
+from grader.sandbox import box
 from grader.sandbox.remote import Limits, RemoteSubmission, Sandbox, sandbox_available
 from grader.submission import AnswerCrashed, AnswerLost, AnswerTimeout, BrokenCell, Missing
 
@@ -110,6 +111,15 @@ return out
     planted.write_text(SECRET, encoding="utf-8")
     got = attack(body, SECRETS[name].replace("{planted}", str(planted)))
     assert len(got) == 5 and set(got) <= {"PermissionError", "FileNotFoundError", "NotADirectoryError", "OSError"}, got
+
+
+def test_a_grader_among_the_packages_stays_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the grader lies inside a folder that the box shows, as an installed package does, it is empty there."""
+    shown = box.readable()
+    monkeypatch.setattr(box, "readable", lambda: [*shown, str(box.PACKAGE)])
+    source = "import os\ndef f(path):\n    return os.path.isdir(path), os.listdir(path)"
+    with Sandbox() as sandbox, sandbox.submission([Cell("code", source, "solve", "f", 1)]) as answer:
+        assert answer.answer("f")(str(box.PACKAGE)) == (True, [])
 
 
 def test_folders_that_cannot_be_listed(attack: Attack) -> None:
@@ -614,6 +624,49 @@ return out, a[0](1)
 """
     )
     assert attack(body, check) == ([], 2)
+
+
+def test_objects_of_the_check_can_be_read_not_written(attack: Attack) -> None:
+    class Shelf:
+        def __init__(self) -> None:
+            self.items = {"a": 1.0}
+
+        def __getitem__(self, key: str) -> float:
+            return self.items[key]
+
+        def __setitem__(self, key: str, value: float) -> None:
+            self.items[key] = value
+
+        def __delitem__(self, key: str) -> None:
+            del self.items[key]
+
+        def __add__(self, other: float) -> float:
+            self.items["a"] += other
+            return self.items["a"]
+
+        def __enter__(self) -> str:
+            return self.items.__repr__()
+
+        def __exit__(self, *_: object) -> None:
+            self.items.clear()
+
+    body = """
+shelf, out = a[0], [a[0]["a"]]
+def enter():
+    with shelf: pass
+def write(): shelf["a"] = 9.0
+def remove(): del shelf["a"]
+def replace(): shelf.items = {}
+for attempt in (write, remove, enter, replace, lambda: shelf + 1.0):
+    try:
+        attempt()
+        out.append("done")
+    except BaseException as error:
+        out.append(type(error).__name__)
+return out
+"""
+    shelf = Shelf()
+    assert attack(body, shelf) == [1.0, *["AttributeError"] * 5] and shelf.items == {"a": 1.0}
 
 
 def test_modules_of_the_check_can_be_used_not_rebuilt(attack: Attack) -> None:

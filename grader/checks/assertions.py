@@ -204,7 +204,9 @@ def _assert_number(got: Any, want: Any, what: str, case: str, rtol: float, atol:
             and isinstance(value, bool) == isinstance(want, bool)
         )
     else:
-        same = isinstance(value, int | float) and abs(value - want) <= atol + rtol * abs(want)
+        same = isinstance(value, int | float) and (
+            abs(value - want) <= atol + rtol * abs(want) or (value != value and want != want)  # nan is like nan
+        )
     if not same:
         kind = "" if type(value) is type(want) else f" (it is {shape_of(value)})"
         fail(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -74,7 +75,16 @@ class _Collector:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.errors.append(str(report.longrepr))
+            self.errors.append(_in_a_sentence(report.nodeid, str(report.longrepr)))
+
+
+def _in_a_sentence(node: str, text: str) -> str:
+    """What pytest says of a file that it cannot collect: the last place in a check file, and the error itself."""
+    places = re.findall(r"(\S+\.py):(\d+)|File \"([^\"]+\.py)\", line (\d+)", text)
+    ours = [(a or b, c or d) for a, c, b, d in places if Path(a or b).name.startswith("test_")]
+    errors = [line[1:].strip() for line in text.splitlines() if re.match(r"E\s+\w+(Error|Exception)", line)]
+    where = "{}:{}".format(*ours[-1]) if ours else node
+    return f"{where}: {errors[-1] if errors else text.strip().splitlines()[-1]}"
 
 
 def _check(item: pytest.Function) -> Check:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grader.classroom.course import Course, CourseError
-from grader.classroom.gradebook import Book
+from grader.classroom.gradebook import Book, Standing
 from grader.classroom.results import Record, checks_digest, course_secret, write_atomically
 from grader.classroom.splice import RefusedSubmission, refuse_links
 from grader.classroom.workers import ClusterPool, Job, LocalPool, Pool, Verdict, prepared, with_verdicts
@@ -44,6 +44,7 @@ class Line:
     reason: str = ""
     records: dict[str, Record | None] = field(default_factory=dict)
     former: dict[str, Record | None] = field(default_factory=dict)
+    standing: Standing | None = None
 
     def __str__(self) -> str:
         if self.reason:
@@ -51,7 +52,8 @@ class Line:
         reports = [record.report for record in self.records.values() if record is not None]
         parts = ", ".join(f"{report.lesson} {plain(report.score)}" for report in reports)
         total, most = sum(r.score for r in reports), sum(r.max_score for r in reports)
-        return f"{self.state:<8}{self.student}: {plain(round(total, 2))} of {plain(most)} ({parts})"
+        tail = f"; {self.standing}" if self.standing is not None else ""
+        return f"{self.state:<8}{self.student}: {plain(round(total, 2))} of {plain(most)} ({parts}){tail}"
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,24 @@ def find_submissions(course: Course, assignment: str, notebooks: tuple[str, ...]
                 raise RefusedSubmission(f"{assignment} is not a folder")
             there = tuple(name for name in notebooks if (folder / f"{name}.ipynb").is_file())
             if not there:
-                raise RefusedSubmission(f"none of {', '.join(n + '.ipynb' for n in notebooks)} was handed in")
+                raise RefusedSubmission(_what_is_there(folder, notebooks))
         except RefusedSubmission as error:
             refused.append(Line("refused", _printable(entry.name), str(error)))
             continue
         found.append(Found(entry.name, folder, there))
     return found, refused
+
+
+def _what_is_there(folder: Path, notebooks: tuple[str, ...]) -> str:
+    """Why nothing can be graded in a folder without any of these notebooks."""
+    wanted = f"none of {', '.join(n + '.ipynb' for n in notebooks)} was handed in"
+    others = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())[:3]
+    if not others:
+        return f"{wanted}: the folder is empty"
+    mend = (
+        "unpack it" if others[0].endswith((".zip", ".tar", ".gz", ".7z")) else "is it one of them under another name?"
+    )
+    return f"{wanted}; there is {_printable(', '.join(others))}: {mend}"
 
 
 def _printable(name: str) -> str:
@@ -213,15 +227,17 @@ class Run:
             key, records = self._load(student)
             self._former[student] = records
             if key == job.key and not self._again:
-                if not self._is_written(job):
+                if self._is_written(job):
+                    standing = book.renew(student, job.notebooks)
+                else:
                     finished = {
                         name: with_verdicts(
                             prepared(n["submitted"], n["released"]), r.as_data() if (r := records[name]) else None
                         )
                         for name, n in notebooks.items()
                     }
-                    self._write(book, job, finished)
-                self._tell(Line("kept", student, records=records))
+                    standing = self._write(book, job, finished)
+                self._tell(Line("kept", student, records=records, standing=standing))
                 continue
             yield job
 
@@ -231,9 +247,11 @@ class Run:
             return
         content = {"key": job.key, "student": job.student, "records": verdict.records}
         write_atomically(self._folder / f"{job.student}.json", json.dumps(content, ensure_ascii=False).encode())
-        self._write(book, job, verdict.notebooks or {})
+        standing = self._write(book, job, verdict.notebooks or {})
         records = {n: None if r is None else Record.from_data(r) for n, r in (verdict.records or {}).items()}
-        self._tell(Line("graded", job.student, records=records, former=self._former.get(job.student, {})))
+        self._tell(
+            Line("graded", job.student, records=records, former=self._former.get(job.student, {}), standing=standing)
+        )
 
     def _tell(self, line: Line) -> None:
         self.lines.append(replace(line, records={}, former={}))  # a thousand reports would fill the memory
@@ -265,13 +283,13 @@ class Run:
             and all((folder / f"{name}.ipynb").is_file() for name in job.notebooks)
         )
 
-    def _write(self, book: Book, job: Job, notebooks: dict[str, str]) -> None:
+    def _write(self, book: Book, job: Job, notebooks: dict[str, str]) -> Standing:
         submission = self._found[job.student]
         data = {name: json.loads(text) for name, text in notebooks.items()}
         for notebook in data.values():
             for cell in notebook["cells"]:
                 cell["source"] = "".join(cell["source"])
-        book.save(job.student, self._timestamps[job.student], data)
+        standing = book.save(job.student, self._timestamps[job.student], data)
         folder = self.course.folder("autograded", job.student, self.assignment)
         if folder.is_symlink() or folder.parent.is_symlink():
             raise CourseError(f"{folder} is a symbolic link; remove it")
@@ -281,6 +299,14 @@ class Run:
             write_atomically(folder / f"{name}.ipynb", text.encode(), 0o444)
         with open(self._folder / "journal.jsonl", "a", encoding="utf-8") as journal:
             journal.write(json.dumps({"student": job.student, "key": job.key}) + "\n")
+        self._drop_feedback(job.student)
+        return standing
+
+    def _drop_feedback(self, student: str) -> None:
+        """Feedback pages of a former verdict go: nbgrader would leave them as they are."""
+        folder = self.course.folder("feedback", student, self.assignment)
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
 
     def _copy_extras(self, submission: Found, folder: Path) -> None:
         """The other files of a submission, and over them the course's own of the same names, as nbgrader does."""
@@ -352,9 +378,10 @@ def assignments(course: Course, wanted: str = "") -> list[str]:
     top = course.folder("release", ".", ".")
     there = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
     if wanted and wanted not in there:
+        made = course.folder("source", ".", wanted).is_dir()
         raise CourseError(
             f"there is no released assignment {wanted!r} (there are: {', '.join(there) or 'none'}); "
-            f"in {course.root}: nbgrader generate_assignment {wanted}"
+            + (f"in {course.root}: nbgrader generate_assignment {wanted}" if made else "give one of these")
         )
     if not there:
         raise CourseError(f"nothing is released yet; in {course.root}: nbgrader generate_assignment NAME")

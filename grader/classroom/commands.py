@@ -21,7 +21,7 @@ def classroom_init(folder: Path, words: list[str], isolation: str) -> int:
 
     wanted = parse_assignments(words)
     if isolation == "sandbox":
-        require_sandbox()
+        require_sandbox("Nothing was made")
     for line in init(folder, wanted, isolation=isolation):
         print(line)
     first = next(iter(wanted))

@@ -79,6 +79,9 @@ if GRADER not in sys.path:
 from grader.classroom.course import configure  # noqa: E402
 
 c = get_config()  # noqa: F821
+import warnings  # noqa: E402
+
+warnings.filterwarnings("ignore", message="Object of type <SubmittedAssignment>")  # nbgrader's own, and harmless
 # isolation: "sandbox" runs every answer behind walls; "none" runs it with your own rights, on your own files
 configure(c, Path(__file__).resolve().parent, isolation={isolation!r})
 '''
@@ -157,7 +160,7 @@ def parse_assignments(words: Sequence[str]) -> dict[str, list[Lesson]]:
             why = "stands twice" if name in found else "cannot be an assignment's name"
             raise CourseError(f"{name!r} {why}; write assignments like week1=01,02 with letters, digits, - and _")
         try:
-            found[name] = [load_lesson(number.strip()) for number in numbers.split(",") if number.strip()]
+            found[name] = [load_lesson(n.strip().zfill(2)) for n in numbers.split(",") if n.strip()]
         except KeyError as error:
             raise CourseError(str(error.args[0])) from None
         if not found[name]:

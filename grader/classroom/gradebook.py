@@ -6,7 +6,8 @@ database some eight times for each notebook.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import nbformat
@@ -15,10 +16,35 @@ from nbgrader.api import Gradebook, MissingEntry
 from sqlalchemy.exc import OperationalError
 
 from grader.classroom.course import Course, CourseError
+from grader.report import plain
 from grader.splice import Json
 
 _FRESH = 50
 """After so many submissions what was read is forgotten: memory stays flat."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the gradebook holds of a submission: points after penalty, of how many, and what a person should know."""
+
+    score: float
+    most: float
+    penalty: float = 0.0
+    days_late: float = 0.0
+    to_read: int = 0
+    """Cells that a person has to grade, or to look at again."""
+    absent: tuple[str, ...] = ()
+    """Notebooks of the assignment that were not handed in."""
+
+    def __str__(self) -> str:
+        parts = [f"gradebook {plain(round(self.score, 2))} of {plain(self.most)}"]
+        if self.to_read:
+            parts.append(f"{self.to_read} to grade by hand")
+        if self.days_late:
+            parts.append(f"{self.days_late:.1f} days late, penalty {plain(round(self.penalty, 2))}")
+        if self.absent:
+            parts.append(f"without {', '.join(self.absent)}")
+        return "; ".join(parts)
 
 
 class Book:
@@ -35,7 +61,9 @@ class Book:
         self._saved = 0
         try:
             self._book = Gradebook(directory.db_url, directory.course_id)
-            self.notebooks: tuple[str, ...] = tuple(n.name for n in self._book.find_assignment(assignment).notebooks)
+            found = self._book.find_assignment(assignment)
+            self.notebooks: tuple[str, ...] = tuple(n.name for n in found.notebooks)
+            self._most = float(found.max_score)
         except MissingEntry:
             raise CourseError(
                 f"there is no assignment {assignment!r} in the gradebook; first, in {course.root}: "
@@ -54,14 +82,23 @@ class Book:
         """Who has a submission of this assignment in the gradebook."""
         return {submission.student_id for submission in self._book.assignment_submissions(self.assignment)}
 
-    def save(self, student: str, timestamp: str, notebooks: Mapping[str, Json]) -> None:
+    def save(self, student: str, timestamp: str, notebooks: Mapping[str, Json]) -> Standing:
         """Write what the graded notebooks say, as a whole or not at all.
 
         Raises:
             CourseError: the database is locked, or does not know a cell of the notebooks.
         """
+        return self._writing(lambda: self._save(student, timestamp, notebooks))
+
+    def renew(self, student: str, handed_in: Collection[str]) -> Standing:
+        """Bring the penalty of a submission that is already there up to the due date and rules of today."""
+        return self._writing(
+            lambda: self._finish(self._book.find_submission(self.assignment, student), student, handed_in)
+        )
+
+    def _writing(self, write: Callable[[], Standing]) -> Standing:
         try:
-            self._save(student, timestamp, notebooks)
+            standing = write()
         except OperationalError as error:
             self._book.db.rollback()
             raise CourseError(
@@ -73,8 +110,9 @@ class Book:
         self._saved += 1
         if self._saved % _FRESH == 0:
             self._book.db.expunge_all()
+        return standing
 
-    def _save(self, student: str, timestamp: str, notebooks: Mapping[str, Json]) -> None:
+    def _save(self, student: str, timestamp: str, notebooks: Mapping[str, Json]) -> Standing:
         book = self._book
         book.update_or_create_student(student)
         when = {"timestamp": timestamp} if timestamp else {}
@@ -102,9 +140,27 @@ class Book:
                 if written:
                     untouched = cell.metadata.nbgrader.get("checksum") == utils.compute_checksum(cell)
                     comments[name].auto_comment = "No response." if untouched and not utils.is_task(cell) else None
-        if submission.total_seconds_late > 0:
+        return self._finish(submission, student, notebooks)
+
+    def _finish(self, submission: Any, student: str, handed_in: Collection[str]) -> Standing:
+        """Penalties, then the end of the transaction."""
+        late = submission.total_seconds_late
+        if late > 0 or any(entry.late_submission_penalty for entry in submission.notebooks):
             self._penalties(student, submission)
-        book.db.commit()
+        self._book.db.flush()
+        score = penalty = 0.0
+        to_read = 0
+        for entry in submission.notebooks:
+            points = sum(
+                (g.auto_score or 0.0 if g.manual_score is None else g.manual_score) + (g.extra_credit or 0.0)
+                for g in entry.grades
+            )
+            penalty += entry.late_submission_penalty or 0.0
+            score += points - (entry.late_submission_penalty or 0.0)
+            to_read += sum(bool(g.needs_manual_grade) for g in entry.grades)
+        self._book.db.commit()
+        absent = tuple(name for name in self.notebooks if name not in handed_in)
+        return Standing(score, self._most, penalty, max(0.0, late) / 86_400, to_read, absent)
 
     def _penalties(self, student: str, submission: Any) -> None:
         from nbgrader.preprocessors import AssignLatePenalties
@@ -112,7 +168,8 @@ class Book:
         step = AssignLatePenalties(config=self._course.config)
         step.init_plugin()
         self._book.db.flush()
+        late = max(0.0, submission.total_seconds_late)
         for entry in submission.notebooks:
             self._book.db.refresh(entry, ["score"])
-            penalty = step.plugin_inst.late_submission_penalty(student, entry.score, submission.total_seconds_late)
+            penalty = step.plugin_inst.late_submission_penalty(student, entry.score, late) if late else None
             entry.late_submission_penalty = None if penalty is None else step._check_late_penalty(entry, penalty)

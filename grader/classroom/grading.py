@@ -80,8 +80,8 @@ class Bench:
             self._sandbox = None
 
 
-def require_sandbox() -> None:
-    """Refuse to go on where answers cannot be boxed.
+def require_sandbox(so_far: str = "Nothing was graded") -> None:
+    """Refuse to go on where answers cannot be boxed; `so_far` says what was done or not.
 
     Raises:
         GradingError: the reason, and what to do.
@@ -91,7 +91,7 @@ def require_sandbox() -> None:
     available = sandbox_available()
     if not available:
         raise GradingError(
-            f"{available.reason}. Nothing was graded; if you trust every submission as your own code, say so with "
+            f"{available.reason}. {so_far}; if you trust every submission as your own code, say so with "
             "--isolation none (in nbgrader_config.py: c.Judge.isolation)"
         )
 

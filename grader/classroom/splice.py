@@ -80,9 +80,12 @@ def carry_over(released: Json, submitted: Json) -> Json:
     behind it.
 
     Raises:
-        RefusedSubmission: when it is not a notebook.
+        RefusedSubmission: when it is not a notebook, or that of another lesson.
     """
     answered = tidy(submitted)
+    wanted, got = (_lesson_of(notebook) for notebook in (released, submitted))
+    if got and got != wanted:
+        raise RefusedSubmission(f"this is the notebook of {got}, under the name of {wanted or 'another'}")
     released = copy.deepcopy(released)
     for cell in released["cells"]:
         _tag_own_question(cell["metadata"])
@@ -109,6 +112,14 @@ def carry_over(released: Json, submitted: Json) -> Json:
             cells[place] = cell
     result["cells"] = cells
     return result
+
+
+def _lesson_of(notebook: Json) -> str:
+    """The lesson that a notebook says it is; "" when it says nothing of the kind."""
+    metadata = notebook.get("metadata")
+    ours = metadata.get("grader") if isinstance(metadata, dict) else None
+    name = ours.get("lesson") if isinstance(ours, dict) else None
+    return name if isinstance(name, str) and _ID.fullmatch(name) else ""
 
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
