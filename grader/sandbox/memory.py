@@ -78,14 +78,29 @@ class Memory:
             return True
         return tensor is None
 
-    def news(self) -> tuple[Tensor, bool] | None:
-        """Its tensor if something was written since both sides agreed, and whether that counted; they agree then."""
+    def news(self, *, thorough: bool) -> tuple[Tensor, bool] | None:
+        """Its tensor if something was written since both sides agreed, and whether that counted; they agree then.
+
+        Args:
+            thorough: also find what did not count (through `.data`, or numpy), which takes a look at every element.
+        """
+        if not thorough and not self._counted():
+            return None
         tensor = self.tensor()
         if tensor is None or elements(tensor) == self._agreed:
             return None
         counted = _count(tensor) > self._count
         self._agree(tensor)
         return tensor, counted
+
+    def _counted(self) -> bool:
+        found = self._tensor()
+        return found is not None and _count(found) != self._count
+
+    @property
+    def gone(self) -> bool:
+        """Nobody here uses it any more."""
+        return bool(self._storage.expired())
 
 
 class Memories:
@@ -110,15 +125,15 @@ class Memories:
 
     def settle(self) -> list[int]:
         """Keys of memory that nobody here uses any more; they are forgotten."""
-        gone = [key for key, memory in self._notes.items() if memory.tensor() is None]
+        gone = [key for key, memory in self._notes.items() if memory.gone]
         for key in gone:
             del self._notes[key]
         return gone
 
-    def news(self) -> Iterator[tuple[int, Tensor, bool]]:
+    def news(self, *, thorough: bool) -> Iterator[tuple[int, Tensor, bool]]:
         """What was written since both sides agreed."""
         for key, memory in self._notes.items():
-            found = memory.news()
+            found = memory.news(thorough=thorough)
             if found is not None:
                 yield key, *found
 

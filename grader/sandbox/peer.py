@@ -1031,9 +1031,10 @@ class Peer:
     def _describe_writes(self, packer: Packer) -> Json:
         """What was written here into memory that both sides have."""
         writes: list[Json] = []
-        for key, tensor, counted in self._borrowed.news():
+        thorough = self._serving + len(self._waiting) <= 1  # not in the middle of a call, where messages are many
+        for key, tensor, counted in self._borrowed.news(thorough=thorough):
             writes.append([key, packer.add(tensor), counted])
-        for key, tensor, counted in self._lent.news():
+        for key, tensor, counted in self._lent.news(thorough=thorough):
             writes.append([key, -1 if self.trusted else packer.add(tensor), counted])
         return writes or None
 
