@@ -22,7 +22,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -436,16 +436,20 @@ def test_dying_between_two_checks_helps_nobody(sandbox: Sandbox, target: Target,
     assert report.exercise("qkv_projection").passed
 
 
-def test_one_exercise_that_kills_and_one_that_hangs_leave_the_others_alone(sandbox: Sandbox, target: Target) -> None:
+def test_one_exercise_that_kills_and_one_that_hangs_leave_the_others_alone(
+    sandbox: Sandbox, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that use them: they are judged with the course's own in their place."""
     wrong = {
         "softmax": "import os\ndef softmax(x, dim):\n    os._exit(9)",
         "attention_loop": "def attention_loop(q, k, v):\n    while True:\n        pass",
         "score_asymmetry": "class Table:\n    while True:\n        pass\ndef score_asymmetry(x, Wq, Wk):\n    return x.sum()",
     }
+    monkeypatch.setattr(sandbox, "limits", replace(LIMITS, total=60.0))
     with Watch(sandbox, target):
         report = judged(sandbox, *cells_02(**wrong), lesson="02")
-    assert_harmless(report, 6)
-    assert report.exercise("qkv_projection").passed
+    assert_harmless(report, 12)
+    assert [e.name for e in report.exercises if e.passed] == ["qkv_projection", "attention", "cross_attention"]
     said = {e.name: (e.status, e.note) for e in report.exercises}
     assert said["softmax"] == ("crashed", "crashed: exit code 9")
     for name in ("attention_loop", "score_asymmetry"):
