@@ -115,7 +115,7 @@ def test_lesson_02_is_solved_in_the_browser(lab: tuple[str, Path]) -> None:
 
             type_answer(page, "def softmax(", "def softmax(x, dim):\n    p = x.exp()\n    return p / p.sum()\n")
             wrong = verdict(page, "check(softmax)", "checks passed")
-            assert "failed" in wrong and "what happened" in wrong and "softmax is [" in wrong
+            assert "failed" in wrong and "what happened" in wrong and "softmax: [" in wrong
 
             type_answer(
                 page,
