@@ -18,7 +18,7 @@ from grader.lesson import Cell, Lesson, load_course
 from grader.sandbox.remote import Sandbox, sandbox_available
 
 EXERCISES = [
-    pytest.param(lesson, exercise.name, id=f"{lesson.number}-{exercise.name}", marks=pytest.mark.xdist_group(lesson.id))
+    pytest.param(lesson, exercise.name, id=f"{lesson.number}-{exercise.name}")
     for lesson in load_course()
     for exercise in lesson.exercises
 ]
