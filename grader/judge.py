@@ -97,9 +97,9 @@ def judge(
     with _contained(printed):
         circumstances = Circumstances(References(_reference_or_none(lesson)), seed, limit)
         checks = [check for check in collect(*check_files(lesson, hidden=hidden)) if check.exercise in wanted]
+        told = circumstances if diagnose else None
         for submission in submissions:
             outcomes = _outcomes(checks, submission, circumstances)
-            told = circumstances if diagnose else None
             results = tuple(_exercise_result(lesson, e, outcomes.get(e.name, []), told) for e in exercises)
             reports.append(Report(lesson.id, results, "", seed))
     if len(submissions) == 1:
@@ -256,10 +256,10 @@ def _message(error: BaseException) -> str:
         return "not started"
     if isinstance(error, CheckFailed | AnswerError | AnswerLost | Forbidden | Overwritten):
         return str(error)
-    if isinstance(error, RuntimeError) and "modified by an inplace operation" in str(error):
-        return "a tensor that a gradient needs was overwritten in place after it was used: make a new one instead"
     if locate(error) is not None:
         return f"your code raised {describe(error)}"
+    if isinstance(error, RuntimeError) and "modified by an inplace operation" in str(error):
+        return "a tensor that a gradient needs was overwritten in place after it was used: make a new one instead"
     if isinstance(error, AssertionError) and str(error):
         return str(error)
     if isinstance(error, TypeError) and "'NoneType'" in str(error):

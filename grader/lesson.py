@@ -366,6 +366,14 @@ def read_notebook(path: Path) -> Notebook:
     return _answer_from_percent(path, text) if path.suffix == ".py" else _answer_from_json(path, text)
 
 
+def lesson_of(notebook: Mapping[str, Any]) -> str:
+    """The lesson that a notebook says it is, whoever wrote it; "" when it says nothing of the kind."""
+    metadata = notebook.get("metadata")
+    ours = metadata.get("grader") if isinstance(metadata, Mapping) else None
+    name = ours.get("lesson") if isinstance(ours, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
 def _answer_from_json(path: Path, text: str) -> Notebook:
     try:
         data = json.loads(text)
@@ -380,9 +388,6 @@ def _answer_from_json(path: Path, text: str) -> Notebook:
         raise NotebookError(
             f"{path} is JSON but not a notebook of format 4: it has no list of cells; open and save it in JupyterLab"
         )
-    metadata = data.get("metadata")
-    ours = metadata.get("grader") if isinstance(metadata, dict) else None
-    lesson = ours.get("lesson", "") if isinstance(ours, dict) else ""
     cells = []
     for number, raw in enumerate(data["cells"], 1):
         if not isinstance(raw, dict) or raw.get("cell_type") not in ("code", "markdown", "raw"):
@@ -403,7 +408,7 @@ def _answer_from_json(path: Path, text: str) -> Notebook:
             if raw["cell_type"] == "code":
                 role = "extra"
         cells.append(Cell(raw["cell_type"], source, role, name if isinstance(name, str) else "", number))
-    return Notebook(path, lesson if isinstance(lesson, str) else "", tuple(cells))
+    return Notebook(path, lesson_of(data), tuple(cells))
 
 
 def _answer_from_percent(path: Path, text: str) -> Notebook:

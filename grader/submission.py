@@ -400,7 +400,7 @@ def names_used(namespace: Mapping[str, Any], name: str) -> frozenset[str]:
     frontier = {name}
     while frontier:
         codes = [code for each in frontier for code in _codes(namespace.get(each))]
-        used = {name for code in codes for name in _global_names(code)}
+        used = set().union(*map(_global_names, codes))
         frontier = used & namespace.keys() - found
         found |= used
     return frozenset(found)

@@ -83,6 +83,12 @@ def outcome(root: Path) -> dict[Any, Any]:
     return found
 
 
+def late_is_zero(root: Path) -> None:
+    config = root / "nbgrader_config.py"
+    plugin = "\nfrom nbgrader.plugins import LateSubmissionPlugin\nLateSubmissionPlugin.penalty_method = 'zero'\n"
+    config.write_text(config.read_text() + plugin + "c.LateSubmissionPlugin.penalty_method = 'zero'\n")
+
+
 # ------------------------------------------------------------------------------------------ as nbgrader would
 
 
@@ -122,9 +128,7 @@ def test_a_line_says_what_the_gradebook_holds(tmp_path: Path) -> None:
     root = copy_of(handed_in(), tmp_path)
     lines = {line.student: str(line) for line in grade(root)}
     assert lines["ada"].endswith("1 of 1 (00_start_here 1); gradebook 1 of 4; 1 to grade by hand")
-    config = root / "nbgrader_config.py"
-    plugin = "\nfrom nbgrader.plugins import LateSubmissionPlugin\nLateSubmissionPlugin.penalty_method = 'zero'\n"
-    config.write_text(config.read_text() + plugin + "c.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    late_is_zero(root)
     (root / "submitted" / "ada" / "week1" / "timestamp.txt").write_text("2026-01-02 12:00:00 UTC")
     assert not any("late" in str(line) for line in grade(root))
     for due, late in (("2026-01-01", True), ("2026-02-01", False)):  # set after it was judged, and moved
@@ -187,9 +191,7 @@ def test_the_notebook_of_another_lesson_is_refused(tmp_path: Path) -> None:
 
 def test_a_persons_grades_and_late_penalties_are_nbgraders(tmp_path: Path) -> None:
     root = copy_of(handed_in(), tmp_path)
-    config = root / "nbgrader_config.py"
-    plugin = "\nfrom nbgrader.plugins import LateSubmissionPlugin\nLateSubmissionPlugin.penalty_method = 'zero'\n"
-    config.write_text(config.read_text() + plugin + "c.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    late_is_zero(root)
     with Gradebook(f"sqlite:///{root / 'gradebook.db'}", root.name) as gradebook:
         gradebook.update_or_create_assignment("week1", duedate="2026-01-01 00:00:00 UTC")
     (root / "submitted" / "ada" / "week1" / "timestamp.txt").write_text("2026-01-02 00:00:00 UTC")

@@ -107,11 +107,15 @@ def test_a_loop_without_end_is_a_timeout_and_the_other_exercises_are_judged(less
     assert report.exercise("qkv_projection").passed
 
 
+def with_attention(lesson_02: Lesson, source: str) -> Submission:
+    """The reference solutions of lesson 02 with this in the place of attention; "" leaves it out."""
+    sources = {e.name: e.reference for e in lesson_02.exercises} | {"attention": source}
+    cells = [Cell("code", text, "solve", name) for name, text in sources.items() if text]
+    return Submission(cells, base=given_names(lesson_02))
+
+
 def test_an_error_counts_once(lesson_02: Lesson) -> None:
-    cells = [Cell("code", e.reference, "solve", e.name) for e in lesson_02.exercises]
-    wrong = "def attention(q, k, v):\n    return torch.softmax(q @ k.mT, -2) @ v"
-    cells = [Cell("code", wrong, "solve", "attention") if cell.name == "attention" else cell for cell in cells]
-    answer = Submission(cells, base=given_names(lesson_02))
+    answer = with_attention(lesson_02, "def attention(q, k, v):\n    return torch.softmax(q @ k.mT, -2) @ v")
     own = answer.namespace["attention"]
     report = judge_with_stand_ins(lesson_02, answer)
     assert not report.exercise("attention").passed
@@ -123,25 +127,15 @@ def test_an_error_counts_once(lesson_02: Lesson) -> None:
 
 
 def test_a_loop_without_end_counts_once(lesson_02: Lesson) -> None:
-    cells = [
-        Cell("code", "def attention(q, k, v):\n    while True:\n        pass", "solve", e.name)
-        if e.name == "attention"
-        else Cell("code", e.reference, "solve", e.name)
-        for e in lesson_02.exercises
-    ]
-    report = judge_with_stand_ins(lesson_02, Submission(cells, base=given_names(lesson_02)), limit=0.5)
+    answer = with_attention(lesson_02, "def attention(q, k, v):\n    while True:\n        pass")
+    report = judge_with_stand_ins(lesson_02, answer, limit=0.5)
     assert report.exercise("attention").status == "timeout"
     assert {e.name for e in report.exercises if not e.passed} == {"attention"}
 
 
 @pytest.mark.parametrize("before", ["stub", "nothing"])
 def test_an_exercise_is_not_blamed_for_an_earlier_one_that_is_not_started(lesson_02: Lesson, before: str) -> None:
-    cells = [
-        Cell("code", e.stub if e.name == "attention" else e.reference, "solve", e.name)
-        for e in lesson_02.exercises
-        if before == "stub" or e.name != "attention"
-    ]
-    answer = Submission(cells, base=given_names(lesson_02))
+    answer = with_attention(lesson_02, lesson_02.exercise("attention").stub if before == "stub" else "")
     report = judge_with_stand_ins(lesson_02, answer)
     assert report.exercise("attention").status == "missing" and report.exercise("attention").score == 0
     assert report.exercise("cross_attention").passed
@@ -153,11 +147,13 @@ def test_a_slip_is_named_also_where_another_exercise_reads_what_an_answer_made()
     """A mutant's prefill is followed by the mutant's decode_step: the learner's cache has a form of its own."""
     lesson = load_lesson("08")
     swapped = lesson.exercise("decode_step").reference
-    for pair in ("(counts[:, -1:], new_layers)", "seen, layers"):
-        one, other = pair.strip("()").rsplit(", ", 1)
-        swapped = swapped.replace(pair, pair.replace(f"{one}, {other}", f"{other}, {one}"))
-    swapped = swapped.replace("layers, seen = torch.zeros_like(ids[:, :1]), [None] * len(model.blocks)",
-                              "layers, seen = [None] * len(model.blocks), torch.zeros_like(ids[:, :1])")  # fmt: skip
+    for one, other in (
+        ("return model.unembed(x[:, -1]), (counts[:, -1:], new_layers)",
+         "return model.unembed(x[:, -1]), (new_layers, counts[:, -1:])"),
+        ("seen, layers = cache", "layers, seen = cache"),
+    ):  # fmt: skip
+        assert swapped.count(one) == 1
+        swapped = swapped.replace(one, other)
     wrong = lesson.exercise("prefill").reference.replace("if pad_id is not None:", "if False:")
     cells = [Cell("code", swapped, "solve", "decode_step"), Cell("code", wrong, "solve", "prefill")]
     (report,) = judge(lesson, [Submission(cells, base=reference(lesson).namespace)], only=["decode_step", "prefill"])

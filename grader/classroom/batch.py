@@ -27,7 +27,7 @@ from grader.classroom.gradebook import Book, Standing
 from grader.classroom.results import Record, checks_digest, course_secret, write_atomically
 from grader.classroom.splice import RefusedSubmission, refuse_links
 from grader.classroom.workers import ClusterPool, Job, LocalPool, Pool, Verdict, prepared, with_verdicts
-from grader.lesson import MAX_BYTES, load_lesson
+from grader.lesson import MAX_BYTES, lesson_of, load_lesson
 from grader.report import plain
 
 _STUDENT = re.compile(r"\w[\w.@+-]{0,99}")
@@ -349,7 +349,7 @@ def load_records(course: Course, assignment: str, student: str) -> tuple[str, di
 
 def _checks_of(released: str) -> str:
     """The digest of the checks of a released notebook's lesson; "" for a notebook that is no lesson."""
-    name = json.loads(released)["metadata"].get("grader", {}).get("lesson", "")
+    name = lesson_of(json.loads(released))
     try:
         return checks_digest(load_lesson(name)) if name else ""
     except KeyError:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ def configure(config: Config, root: Path, *, isolation: str = "sandbox") -> None
     from grader.classroom.splice import SANITIZE
 
     put_interpreter_first_on_path()
+    warnings.filterwarnings("ignore", message="Object of type <SubmittedAssignment>")  # nbgrader's own, and harmless
     config.merge(release_config())
     config.CourseDirectory.root = str(root)
     config.CourseDirectory.course_id = course_name(root)
@@ -79,9 +81,6 @@ if GRADER not in sys.path:
 from grader.classroom.course import configure  # noqa: E402
 
 c = get_config()  # noqa: F821
-import warnings  # noqa: E402
-
-warnings.filterwarnings("ignore", message="Object of type <SubmittedAssignment>")  # nbgrader's own, and harmless
 # isolation: "sandbox" runs every answer behind walls; "none" runs it with your own rights, on your own files
 configure(c, Path(__file__).resolve().parent, isolation={isolation!r})
 '''

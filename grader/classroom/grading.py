@@ -22,7 +22,7 @@ from traitlets import Enum
 from grader.classroom.results import Record, answers_digest, checks_digest, course_secret, seed_for
 from grader.classroom.sanitize import without_acting_tex
 from grader.classroom.splice import OWN
-from grader.lesson import Cell, Lesson, NotebookError, load_lesson
+from grader.lesson import Cell, Lesson, NotebookError, lesson_of, load_lesson
 from grader.report import ExerciseResult, Report, as_html
 from grader.splice import Json, source_of
 from grader.submission import Answers
@@ -156,7 +156,7 @@ def judge_notebook(notebook: Json, secret: str, isolation: str, label: str) -> R
 
 
 def _lesson(notebook: Json) -> Lesson:
-    name = notebook["metadata"].get("grader", {}).get("lesson", "")
+    name = lesson_of(notebook)
     try:
         return load_lesson(name)
     except KeyError as error:

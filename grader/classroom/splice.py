@@ -13,6 +13,7 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from grader.lesson import lesson_of
 from grader.splice import Json, source_of, splice
 
 OWN = "own"
@@ -84,8 +85,12 @@ def carry_over(released: Json, submitted: Json) -> Json:
     """
     answered = tidy(submitted)
     exercises = {c.get("id") for c in released["cells"] if c["metadata"].get("grader", {}).get("role") == "solve"}
-    other = _lesson_of(submitted)
-    if other not in ("", _lesson_of(released)) and not exercises & {cell["id"] for cell in answered["cells"]}:
+    other = lesson_of(submitted)
+    if (
+        other != lesson_of(released)
+        and _ID.fullmatch(other)
+        and not exercises & {cell["id"] for cell in answered["cells"]}
+    ):
         raise RefusedSubmission(f"none of its exercises is there: this is the notebook of {other}")
     released = copy.deepcopy(released)
     for cell in released["cells"]:
@@ -113,14 +118,6 @@ def carry_over(released: Json, submitted: Json) -> Json:
             cells[place] = cell
     result["cells"] = cells
     return result
-
-
-def _lesson_of(notebook: Json) -> str:
-    """The lesson that a notebook says it is; "" when it says nothing of the kind."""
-    metadata = notebook.get("metadata")
-    ours = metadata.get("grader") if isinstance(metadata, dict) else None
-    name = ours.get("lesson") if isinstance(ours, dict) else None
-    return name if isinstance(name, str) and _ID.fullmatch(name) else ""
 
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -293,7 +293,7 @@ class _Refusals:
         self.operators = operators
         if self._library is not None:
             self._library._destroy()
-        self._library = torch.library.Library("aten", "IMPL")
+        self._library = torch.library.Library("aten", "IMPL") if operators else None
         for name in operators:
             packet = getattr(torch.ops.aten, name, None)
             for overload in packet.overloads() if packet is not None else ():
