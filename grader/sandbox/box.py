@@ -3,7 +3,7 @@
 What is inside the outer wall: the interpreter and the installed packages, read only; the few modules of the grader that
 run an answer; an empty temporary folder of limited size. What is not: the course, its solutions and checks, the
 gradebook, anybody's home, the environment, the network, other processes. What a forked process gives up on top of that
-is in `player`.
+is in `parent`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CODE = "/box"
 TEMPORARY = "/tmp"
 PACKAGE = Path(__file__).resolve().parent.parent
 MODULES = (
-    "submission.py", "lesson.py", "sandbox/__init__.py", "sandbox/player.py", "sandbox/peer.py", "sandbox/standins.py",
-    "sandbox/memory.py", "sandbox/wire.py",
-    "sandbox/limits.py", "sandbox/landlock.py", "sandbox/syscalls.py",
+    "submission.py", "lesson.py", "sandbox/__init__.py", "sandbox/parent.py", "sandbox/limits.py", "sandbox/landlock.py",
+    "sandbox/syscalls.py", "sandbox/player.py", "sandbox/peer.py", "sandbox/arguments.py", "sandbox/graphs.py",
+    "sandbox/modules.py", "sandbox/memory.py", "sandbox/objects.py", "sandbox/standins.py", "sandbox/wire.py",
 )  # fmt: skip
 """The grader's own modules that go into the box: none of them knows a solution, a check or a gradebook."""
 
@@ -160,7 +160,7 @@ def command(control: int) -> list[str]:
     settings = json.dumps({"read": [*readable(), CODE, *_libraries()], "temporary": TEMPORARY})
     start = (
         f"import sys; sys.path[:0] = {[CODE, *packages()]!r}; "
-        f"from grader.sandbox.player import main; main({control}, {settings!r})"
+        f"from grader.sandbox.parent import main; main({control}, {settings!r})"
     )
     return [*_walls(binds), "--", os.path.realpath(sys.executable), "-s", "-P", "-B", "-c", start]
 

@@ -9,13 +9,16 @@ does behind the wall what it does in one process.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from grader.sandbox import wire
+from grader.sandbox.wire import Json, Packer, Unpacked, WireError
+
+_MAX_WRITES = 20_000
 
 
 class Memory:
@@ -64,7 +67,7 @@ class Memory:
         if tensor is None:
             return
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
-            raise wire.WireError("a change of another shape")
+            raise WireError("a change of another shape")
         if not any(stride == 0 for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
             with torch.no_grad():
                 tensor.copy_(value)
@@ -136,6 +139,112 @@ class Memories:
             found = memory.news(thorough=thorough)
             if found is not None:
                 yield key, *found
+
+
+class Ledger:
+    """The memory of one conversation: what was lent to the other side, and what was borrowed from it.
+
+    Args:
+        trusted: whether the other side may write into everything. Otherwise it may write into what we lent it; where it
+            overwrites what it had given us, that becomes nan here.
+    """
+
+    def __init__(self, *, trusted: bool) -> None:
+        self._trusted = trusted
+        self._lent = Memories()
+        self._borrowed = Memories()
+        self.overwritten = False
+        """Something that the other side had given us was overwritten there, and could not be made nan."""
+
+    def __len__(self) -> int:
+        return len(self._lent) + len(self._borrowed)
+
+    def lend(self, key: int, tensor: Tensor) -> None:
+        """A tensor of ours goes out under this key."""
+        self._lent.note(key, tensor)
+
+    def borrow(self, unpacked: Unpacked, tensors: Sequence[Tensor]) -> None:
+        """Note the tensors that came, as they are used here."""
+        for tensor, row in zip(tensors, unpacked.rows, strict=True):
+            if row[6] and not row[5] & wire.SHARED:
+                self._borrowed.note(-row[6], tensor)
+
+    def agree_lent(self, key: int) -> None:
+        """What a tensor of ours holds now is what both sides have."""
+        memory = self._lent.get(key)
+        if memory is not None:
+            memory.agree()
+
+    def agree_borrowed(self, key: int) -> None:
+        """What a tensor of theirs holds now, under their key, is what both sides have."""
+        memory = self._borrowed.get(-key)
+        if memory is not None:
+            memory.agree()
+
+    def forget(self, key: int) -> None:
+        """The other side no longer uses what we lent it under this key."""
+        self._lent.forget(key)
+
+    def settle(self) -> list[int]:
+        """Forget memory that is no longer used; the keys of what was borrowed and is given back."""
+        self._lent.settle()
+        return self._borrowed.settle()
+
+    def describe(self, packer: Packer, *, thorough: bool) -> Json:
+        """What was written here since the last message; None for nothing.
+
+        Args:
+            thorough: see `Memory.news`.
+        """
+        writes: list[Json] = []
+        for key, tensor, counted in self._borrowed.news(thorough=thorough):
+            writes.append([key, packer.add(tensor), counted])
+        for key, tensor, counted in self._lent.news(thorough=thorough):
+            writes.append([key, -1 if self._trusted else packer.add(tensor), counted])
+        return writes or None
+
+    def take(self, writes: Json, unpacked: Unpacked) -> None:
+        """Do what `describe` of the other side said."""
+        if not (isinstance(writes, list) and len(writes) <= _MAX_WRITES):
+            raise WireError("odd writes")
+        for write in writes:
+            if not (isinstance(write, list) and [type(part) for part in write] == [int, int, bool]):
+                raise WireError("an odd write")
+            key, new, counts = -write[0], write[1], write[2]
+            memory = self._lent.get(key) if key > 0 else self._borrowed.get(key)
+            if memory is None:
+                continue
+            if key < 0 and not self._trusted:
+                self.overwritten |= not memory.spoil()
+            else:
+                memory.write(wire.at(unpacked.tensors, new), counts=counts)
+
+
+def overwrite(original: Tensor, value: Tensor, requires_grad: bool) -> None:
+    """Give a tensor in use another's content, and its shape and dtype where these changed."""
+    try:
+        with torch.no_grad():
+            if original.shape == value.shape and original.dtype == value.dtype:
+                original.copy_(value.detach())
+            else:
+                original.data = value.detach()
+        if original.is_leaf and original.requires_grad != requires_grad:
+            original.requires_grad_(requires_grad)
+    except RuntimeError:
+        pass  # an expanded or inference tensor: code in this process could not have written it either
+
+
+def set_grad(tensor: Tensor, grad: Tensor | None) -> None:
+    """Give a leaf a gradient, in the place of the one that it has where that fits."""
+    if grad is None:
+        tensor.grad = None
+    elif tensor.grad is not None and tensor.grad.shape == grad.shape and tensor.grad.dtype == grad.dtype:
+        with torch.no_grad():
+            tensor.grad.copy_(grad)
+    elif grad.shape == tensor.shape and grad.dtype == tensor.dtype:
+        tensor.grad = grad.detach()
+    else:
+        raise WireError("a gradient that does not fit")
 
 
 def _place(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:

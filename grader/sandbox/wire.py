@@ -319,6 +319,19 @@ def _require(condition: bool, problem: str) -> None:
         raise WireError(problem)
 
 
+def at(items: Sequence[Any], index: Json) -> Any:
+    """The item that a message names by its index."""
+    _require(type(index) is int and 0 <= index < len(items), "an index that is not there")
+    return items[index]
+
+
+def keys(value: Json) -> list[int]:
+    """The keys that a message lists."""
+    _require(isinstance(value, list) and len(value) <= MAX_NODES, "keys that are not numbers")
+    _require(all(type(key) is int for key in value), "keys that are not numbers")
+    return list(value)
+
+
 def _ints(value: Json, low: int = 0, high: int = 1 << 62) -> list[int]:
     _require(isinstance(value, list) and len(value) <= MAX_DIMS, "sizes are not a list of numbers")
     for item in value:
