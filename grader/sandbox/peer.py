@@ -432,15 +432,8 @@ class Peer:
 
     def _cutter(self, packer: Packer) -> Callable[[Tensor], Json]:
         """Tensors of a request: copies; the graph is cut, and joined again by the reply."""
-        memo: dict[int, int] = {}
 
-        def write(tensor: Tensor) -> Json:
-            twin = self.modules.key(tensor)
-            if twin is not None:
-                return ["P", twin]
-            if id(tensor) in memo:
-                return ["T", memo[id(tensor)]]
-            value = wire.plain(tensor)
+        def add(tensor: Tensor, value: Tensor) -> int:
             flags = wire.PARAMETER if isinstance(value, nn.Parameter) else 0
             key, grad = self.objects.new_key(), -1
             if not self.trusted:
@@ -452,22 +445,14 @@ class Peer:
                     flags |= wire.INNER
                 elif value.grad is not None:
                     grad = packer.add(wire.plain(value.grad.detach()))
-            memo[id(tensor)] = packer.add(value, flags, key, grad, tensor)
-            return ["T", memo[id(tensor)]]
+            return packer.add(value, flags, key, grad, tensor)
 
-        return write
+        return _writer(self.modules.key, add)
 
     def _grapher(self, packer: Packer, outputs: list[int], lends: bool) -> Callable[[Tensor], Json]:
         """Tensors of a reply: those with a history are noted in `outputs`, new leaves stay leaves, the others are lent."""
-        memo: dict[int, int] = {}
 
-        def write(tensor: Tensor) -> Json:
-            twin = self.graphs.twin(tensor)
-            if twin is not None:
-                return ["P", twin]
-            if id(tensor) in memo:
-                return ["T", memo[id(tensor)]]
-            value = wire.plain(tensor)
+        def add(_tensor: Tensor, value: Tensor) -> int:
             flags = wire.PARAMETER if isinstance(value, nn.Parameter) else 0
             key = 0
             if value.requires_grad and value.is_leaf:
@@ -476,12 +461,12 @@ class Peer:
             elif lends:
                 key = self.objects.new_key()
                 self.ledger.lend(key, value)
-            index = memo[id(tensor)] = packer.add(value, flags, key)
+            index = packer.add(value, flags, key)
             if value.requires_grad and not value.is_leaf:
                 outputs.append(index)
-            return ["T", index]
+            return index
 
-        return write
+        return _writer(self.graphs.twin, add)
 
     # ------------------------------------------------------------------------------------------------ values
 
@@ -537,3 +522,18 @@ class Peer:
             digest = hashlib.blake2b(wire.content(torch.get_rng_state()), digest_size=8).digest()
             torch.default_generator.manual_seed(int.from_bytes(digest, "big") >> 1)
             self._random = b""
+
+
+def _writer(twin: Callable[[Tensor], int | None], add: Callable[[Tensor, Tensor], int]) -> Callable[[Tensor], Json]:
+    """Writes tensors: those that the other side has by their keys, each other one once, with `add(tensor, plain)`."""
+    written: dict[int, int] = {}
+
+    def write(tensor: Tensor) -> Json:
+        key = twin(tensor)
+        if key is not None:
+            return ["P", key]
+        if id(tensor) not in written:
+            written[id(tensor)] = add(tensor, wire.plain(tensor))
+        return ["T", written[id(tensor)]]
+
+    return write
