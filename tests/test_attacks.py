@@ -289,8 +289,8 @@ def test_the_attack_is_real(without_walls: Mapping[str, Any], honest: Mapping[st
 @pytest.mark.parametrize(
     ("name", "guard", "without", "achieved"),
     [
-        ("changes-its-argument-to-fit", "_careful", lambda answer: answer, "points"),
-        ("replaces-the-data-of-its-argument", "_careful", lambda answer: answer, "points"),
+        ("changes-its-argument-to-fit", "guarded", lambda answer, makes_objects: answer, "points"),
+        ("replaces-the-data-of-its-argument", "guarded", lambda answer, makes_objects: answer, "points"),
         ("predicts-its-inputs", "_shown", lambda seed: seed, "known inputs"),
     ],
 )
@@ -301,6 +301,40 @@ def test_what_the_checks_guard_against_is_real(
     monkeypatch.setattr(guards, guard, without)
     report = judged(sandbox, cell(ANSWERS[name]["cell"]))
     assert report.score > honest["zeros"] if achieved == "points" else achieved in as_text(report)
+
+
+ZEROS = """
+
+def zeroed(call, changes):
+    def lying(self, *given, **named):
+        out = call(self, *given, **named)
+        for tensor in (*given, *named.values()):
+            if changes and isinstance(tensor, torch.Tensor):
+                tensor.data.zero_()
+        return [torch.zeros_like(part) for part in out] if isinstance(out, tuple) else torch.zeros_like(out)
+    return lying
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "method"), [("04", "MultiHeadAttention", "forward"), ("08", "KVCache", "append")]
+)
+def test_objects_that_change_what_is_expected_of_them(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, number: str, name: str, method: str
+) -> None:
+    """They return zeros, and make everything zero from which a check could compute what it expects."""
+    lesson = load_lesson(number)
+
+    def score(*, changes: bool) -> float:
+        source = f"{lesson.exercise(name).reference}{ZEROS}\n{name}.{method} = zeroed({name}.{method}, {changes})\n"
+        others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
+        with sandbox.submission([*others, Cell("code", source, "solve", name)], given=lesson.given) as answer:
+            return judge(lesson, [answer], only=[name], diagnose=False)[0].score
+
+    honest = score(changes=False)
+    assert score(changes=True) <= honest
+    monkeypatch.setattr(guards, "guarded", lambda answer, makes_objects: answer)
+    assert score(changes=True) > honest, "it is no attack"
 
 
 # ------------------------------------------------------------------------------------------------ between calls

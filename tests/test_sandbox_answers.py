@@ -36,6 +36,8 @@ def identity(x): return x
 def add_in_place(x): return x.add_(1)
 kept = []
 def keep(x): kept.append(x.detach())
+def keep_and_return(x): kept.append(x); return x
+def fill_kept(value): [x.fill_(value) for x in kept]
 def kept_sum(): return sum(float(x.sum()) for x in kept)
 def drop(): kept.clear()
 def add_to_its_result(f, x): return f(x).add_(1)
@@ -486,6 +488,18 @@ class TestMemory:
         del part
         shelf.write(8)
         assert shelf.view().tolist() == [8] * 4
+
+    def test_an_argument_that_came_back_as_the_result_is_one_of_them(
+        self, boxed: RemoteSubmission, local: Submission
+    ) -> None:
+        for submission, left in ((local, 5.0), (boxed, math.nan)):
+            submission.answer("drop")()
+            x, other = torch.ones(3), torch.ones(3)
+            submission.answer("keep")(other)
+            assert submission.answer("keep_and_return")(x) is x
+            submission.answer("fill_kept")(5.0)
+            assert other.tolist() == [5.0] * 3, "nothing of it was returned"
+            assert x.tolist() == pytest.approx([left] * 3, nan_ok=True)
 
     def test_notes_end_with_the_memory(self, boxed: RemoteSubmission) -> None:
         peer, held = boxed._peer, []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import inspect
 import traceback
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -13,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from grader.checks.guard import guarded
 from grader.checks.inputs import Draw
 from grader.submission import Answers, deadline
 
@@ -85,9 +83,9 @@ class Check:
         return None
 
     def _prepared(self, answer: Any, forbidding: Callable[[Collection[str]], AbstractContextManager[None]]) -> Any:
-        """The answer as a check gets it: leaving its arguments alone, without the operators that are ruled out."""
+        """The answer as a check gets it: behind a guard, without the operators that are ruled out."""
         if self.kind != "purity":
-            answer = _careful(answer)
+            answer = guarded(answer, makes_objects=self.exercise[0].isupper())
         if not self.without or not callable(answer) or isinstance(answer, type):
             return answer
 
@@ -101,29 +99,3 @@ class Check:
 def _shown(seed: int) -> int:
     """The seed of the global random state, which an answer sees; it does not tell the seed of the inputs."""
     return int.from_bytes(hashlib.sha256(f"global {seed}".encode()).digest()[:4])
-
-
-def _careful(answer: Any) -> Any:
-    """The answer, called with copies of the tensors that it could change (a check of purity is about just that).
-
-    Otherwise an answer could change what the expected values are computed from, to fit what it returns.
-    """
-    if not inspect.isfunction(answer):
-        return answer
-
-    @functools.wraps(answer)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        copies: dict[int, Any] = {}  # one tensor given twice stays one tensor
-        given = [copies.setdefault(id(a), _spare(a)) for a in args]
-        return answer(*given, **{name: copies.setdefault(id(a), _spare(a)) for name, a in kwargs.items()})
-
-    return call
-
-
-def _spare(argument: Any) -> Any:
-    """A copy of a tensor with its strides; what carries a gradient or overlaps itself cannot be written to anyway."""
-    if not isinstance(argument, Tensor) or argument.requires_grad or argument.layout is not torch.strided:
-        return argument
-    if any(stride == 0 for stride, size in zip(argument.stride(), argument.shape, strict=True) if size > 1):
-        return argument
-    return torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype).copy_(argument)

@@ -24,13 +24,15 @@ _MAX_WRITES = 20_000
 class Memory:
     """The elements of one tensor, as long as somebody holds their storage, and what they were when both sides agreed."""
 
-    __slots__ = ("_agreed", "_count", "_dtype", "_place", "_storage", "_tensor")
+    __slots__ = ("_agreed", "_count", "_dtype", "_place", "_storage", "_tensor", "returned")
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = weakref.ref(tensor)
         self._storage = StorageWeakRef(tensor.untyped_storage())
         self._place = _place(tensor)
         self._dtype = tensor.dtype
+        self.returned = False
+        """It was lent, and came back as a result."""
         self._agree(tensor)
 
     def tensor(self, *, counts: bool = True) -> Tensor | None:
@@ -146,7 +148,7 @@ class Ledger:
 
     Args:
         trusted: whether the other side may write into everything. Otherwise it may write into what we lent it; where it
-            overwrites what it had given us, that becomes nan here.
+            overwrites what it had given us or given back, that becomes nan here.
     """
 
     def __init__(self, *, trusted: bool) -> None:
@@ -181,6 +183,12 @@ class Ledger:
         if memory is not None:
             memory.agree()
 
+    def returned(self, key: int) -> None:
+        """A result of the other side is the very tensor that we lent it under this key: it stays as it came."""
+        memory = self._lent.get(key)
+        if memory is not None:
+            memory.returned = True
+
     def forget(self, key: int) -> None:
         """The other side no longer uses what we lent it under this key."""
         self._lent.forget(key)
@@ -214,7 +222,7 @@ class Ledger:
             memory = self._lent.get(key) if key > 0 else self._borrowed.get(key)
             if memory is None:
                 continue
-            if key < 0 and not self._trusted:
+            if not self._trusted and (key < 0 or memory.returned):
                 self.overwritten |= not memory.spoil()
             else:
                 memory.write(wire.at(unpacked.tensors, new), counts=counts)

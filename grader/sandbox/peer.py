@@ -492,7 +492,9 @@ class Peer:
                 return self.graphs.tensor(-key)
             if tag == "A" and sent is not None:
                 arrays = dict(sent.encoder.arrays)
-                return arrays[key] if key in arrays else wire.at(sent.encoder.packer.originals, key)
+                original = arrays[key] if key in arrays else wire.at(sent.encoder.packer.originals, key)
+                self.ledger.returned(sent.encoder.packer.marks[key][1])
+                return original
             if tag == "B" and sent is not None:
                 return wire.at(sent.encoder.containers, key)
             return self.objects.import_(tag, rest)
