@@ -22,7 +22,7 @@ from grader.bank import mutants
 from grader.checks.assertions import CheckFailed
 from grader.checks.check import Check, Circumstances, References
 from grader.checks.collection import collect
-from grader.lesson import Exercise, Lesson
+from grader.lesson import NOT_STARTED, Exercise, Lesson
 from grader.report import CheckResult, ExerciseResult, Report, Status, plain_text
 from grader.submission import (
     AnswerError,
@@ -212,7 +212,7 @@ def _exercise_result(
     elif _not_started(outcomes):
         status, note = (
             "missing",
-            'The line `raise NotImplementedError("not started")` is still there: replace it with your answer.',
+            f'The line `raise NotImplementedError("{NOT_STARTED}")` is still there: replace it with your answer.',
         )
     elif outcomes and all(isinstance(e, Exception) and not isinstance(e, CheckFailed) for e in errors):
         status = "error"
@@ -246,14 +246,19 @@ def _not_started(outcomes: Sequence[_Outcome]) -> bool:
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     return (
         bool(errors)
-        and all(isinstance(error, NotImplementedError | NotStarted) for error in errors)
+        and all(isinstance(error, NotStarted) or _of_the_stub(error) for error in errors)
         and not any(outcome.error is None for outcome in outcomes if outcome.check.kind == "values")
     )
 
 
+def _of_the_stub(error: BaseException) -> bool:
+    """The exception that a stub raises: PyTorch has NotImplementedErrors of its own, which say what is not implemented."""
+    return isinstance(error, NotImplementedError) and str(error).strip() in ("", NOT_STARTED)
+
+
 def _message(error: BaseException) -> str:
-    if isinstance(error, NotImplementedError):
-        return "not started"
+    if _of_the_stub(error):
+        return NOT_STARTED
     if isinstance(error, CheckFailed | AnswerError | AnswerLost | Forbidden | Overwritten):
         return str(error)
     if locate(error) is not None:

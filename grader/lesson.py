@@ -23,7 +23,8 @@ if not SOLUTIONS.is_dir():  # a student's kit carries the lessons inside the pac
     SOLUTIONS = Path(__file__).resolve().parent / "lessons"
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-STUB = '# YOUR CODE HERE\nraise NotImplementedError("not started")'
+NOT_STARTED = "not started"
+STUB = f'# YOUR CODE HERE\nraise NotImplementedError("{NOT_STARTED}")'
 
 MAX_BYTES = 50_000_000
 """A notebook larger than this is refused: a lesson with every plot in it is below 3 MB."""

@@ -24,8 +24,6 @@ EXERCISES = [
 ]
 
 DIFFERS = {
-    "to_torch_mha_mask": {"only_transposed": "returns a view of its argument, which arrives as a copy"},
-    "from_torch_mha_mask": {"only_transposed": "returns a view of its argument, which arrives as a copy"},
     "attend_with_cache": {
         "zeroes_the_padding_in_place": "writes into a view of a kind that has none of its kind there"
     },

@@ -34,6 +34,31 @@ def test_an_empty_stub_is_not_started_and_earns_nothing(lesson_02: Lesson) -> No
     assert {e.status for e in report.exercises} == {"missing"} and report.score == 0
 
 
+def test_an_answer_that_pytorch_cannot_compute_is_started(lesson_02: Lesson) -> None:
+    """PyTorch has NotImplementedErrors of its own."""
+    source = "def softmax(x, dim):\n    seen = torch.ones(2, 2, dtype=torch.bool)\n    return x * (seen @ seen)"
+    result = verdict(lesson_02, "softmax", source)
+    assert result.status == "error"
+    assert all("not implemented for 'Bool'" in message for message in failed(result).values())
+
+
+def test_a_default_dtype_that_was_changed_harms_nobody(lesson_02: Lesson) -> None:
+    """Neither what is judged next, nor what the caller had."""
+    lesson = load_lesson("06")
+    source = lesson.exercise("sinusoidal_encoding").reference.replace(
+        '    """', '    torch.set_default_dtype(torch.float64)\n    """', 1
+    )
+    cells = [*lesson.reference_cells, Cell("code", source, "solve", "sinusoidal_encoding")]
+    leak = Submission(cells, base=given_names(lesson))
+    torch.set_default_dtype(torch.float64)
+    try:
+        _, report = judge(lesson, [leak, reference(lesson)], only=["sinusoidal_encoding", "alibi_bias"])
+        assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert report.passed
+
+
 def test_a_known_slip_is_named_once(lesson_02: Lesson) -> None:
     result = verdict(
         lesson_02, "attention", "def attention(q, k, v):\n    w = torch.softmax(q @ k.mT, -2)\n    return w @ v"

@@ -36,6 +36,8 @@ def identity(x): return x
 def add_in_place(x): return x.add_(1)
 kept = []
 def keep(x): kept.append(x.detach())
+def views(x): return x[1:], x.unsqueeze(0), x.t().expand(2, *x.t().shape)
+def turned_in_place(x): x.t_(); return x[0]
 def keep_and_return(x): kept.append(x); return x
 def fill_kept(value): [x.fill_(value) for x in kept]
 def kept_sum(): return sum(float(x.sum()) for x in kept)
@@ -488,6 +490,16 @@ class TestMemory:
         del part
         shelf.write(8)
         assert shelf.view().tolist() == [8] * 4
+
+    def test_a_view_of_an_argument_is_one_for_the_caller(self, answer: Callable[[str], Any]) -> None:
+        whole = torch.arange(24.0).reshape(4, 6)
+        for x in (whole, whole[1:, ::2], whole.mT, whole[:, 2], torch.arange(3)):
+            for view in answer("views")(x):
+                assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+            want = [view.tolist() for view in (x[1:], x.unsqueeze(0), x.t().expand(2, *x.t().shape))]
+            assert [view.tolist() for view in answer("views")(x)] == want
+        x = whole[:3, :3].clone()
+        assert answer("turned_in_place")(x).tolist() == whole[:3, :3].T[0].tolist()
 
     def test_an_argument_that_came_back_as_the_result_is_one_of_them(
         self, boxed: RemoteSubmission, local: Submission

@@ -137,6 +137,29 @@ def test_odd_tensors_are_refused(case: str) -> None:
         wire.unpack(BAD_ROWS[case], [16], b"\0" * 16)
 
 
+BAD_VIEWS: dict[str, Any] = {
+    "beyond": (4, [5], [1]),
+    "before": (-1, [2], [1]),
+    "strides beyond": (0, [2, 3], [6, 1]),
+    "negative stride": (3, [2], [-1]),
+    "empty": (0, [0], [1]),
+    "huge": (0, [1 << 40], [0]),
+    "huge product": (0, [1 << 20, 1 << 20], [0, 0]),
+    "unlike": (0, [2], [1, 1]),
+    "no numbers": (0, "2", [1]),
+    "no start": (None, [2], [1]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_VIEWS)
+def test_odd_views_are_refused(case: str) -> None:
+    """What lies beside a tensor in its storage is not shown."""
+    base = torch.arange(20)[4:12]
+    assert wire.view(base, 1, [2, 2], [4, 1]).tolist() == [[5, 6], [9, 10]]
+    with pytest.raises(WireError):
+        wire.view(base, *BAD_VIEWS[case])
+
+
 def test_odd_blobs_are_refused() -> None:
     for lengths in ([17], [-1, 17], [8], ["16"], None, [1 << 60]):
         with pytest.raises(WireError):

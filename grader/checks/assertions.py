@@ -7,6 +7,7 @@ compares it with what the bank's mutants give on the same inputs, to name a like
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -404,7 +405,7 @@ def raises(*kinds: type[BaseException], when: str, mentions: Sequence[Any] = ())
     except kinds as error:
         for word in mentions:
             require(
-                str(word) in str(error),
+                re.search(rf"(?<!\d){re.escape(str(word))}(?!\d)", str(error)) is not None,
                 f"{when}, the message of the {type(error).__name__} should name {word}",
                 evidence=str(error),
             )

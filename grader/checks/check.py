@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import traceback
 import zlib
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,8 +72,8 @@ class Check:
                 "beside": answers.answer,
             }
             torch.default_generator.manual_seed(_shown(seed))
-            # an answer may have left gradients switched off
-            with deadline(circumstances.limit), torch.enable_grad():
+            # an answer may have left gradients switched off, or changed the default dtype
+            with deadline(circumstances.limit), torch.enable_grad(), _default_dtype(torch.float32):
                 self.test(**{name: given[name] for name in self.wants})
         except KeyboardInterrupt:
             raise
@@ -94,6 +94,16 @@ class Check:
                 return answer(*args, **kwargs)
 
         return call
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _shown(seed: int) -> int:

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 MODULES = (
     "__init__.py", "__main__.py", "cli.py", "lesson.py", "report.py", "splice.py", "submission.py", "judge.py",
     "bank/__init__.py", "checks/__init__.py", "checks/assertions.py", "checks/inputs.py", "checks/check.py",
-    "checks/collection.py",
+    "checks/collection.py", "checks/guard.py",
     "checks/public/__init__.py", "study/__init__.py", "study/copies.py", "study/progress.py", "study/verbs.py",
 )  # fmt: skip
 """A list of what goes in, so that a new module stays out until somebody puts it here."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from grader.sandbox import wire
 from grader.sandbox.memory import Ledger, overwrite, set_grad
@@ -25,6 +26,26 @@ class Arguments:
         unpacked.remember()
         self._filled = [_items(container) for container in decoder.containers]
         self._states = [wire.content(generator.get_state()) for generator in decoder.generators]
+        arrays = {index for index, _ in decoder.arrays}
+        self._lying = {
+            index: _layout(tensor)
+            for index, tensor in enumerate(unpacked.tensors)
+            if index not in arrays and not tensor.requires_grad and tensor.numel()
+        }
+
+    def view(self, tensor: Tensor) -> Json:
+        """Where a result lies in one of the tensors, as `wire.view` reads it there; None if it is no view of them."""
+        if tensor.requires_grad or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
+            return None
+        storage, offset, *_ = _layout(tensor)
+        for index, lying in self._lying.items():
+            base = self._unpacked.tensors[index]
+            if storage == lying[0] and base.dtype == tensor.dtype and not base.requires_grad and _layout(base) == lying:
+                start = offset - lying[1]
+                reach = start + wire.extent(tensor.shape, tensor.stride())
+                if start >= 0 and reach <= wire.extent(base.shape, base.stride()):
+                    return ["V", index, start, list(tensor.shape), list(tensor.stride())]
+        return None
 
     def changes(self, encoder: Encoder, ledger: Ledger) -> Json:
         """What the call did to them; None for nothing."""
@@ -99,7 +120,7 @@ def modify(sent: Encoder, changes: Json, unpacked: Unpacked, decoder: Decoder, l
         set_state(wire.at(sent.generators, index), decoder.tensor(state))
 
 
-def set_state(generator: torch.Generator, state: torch.Tensor) -> None:
+def set_state(generator: torch.Generator, state: Tensor) -> None:
     """Give a generator the state that the other side says."""
     try:
         generator.set_state(state)
@@ -117,6 +138,10 @@ def _pairs(changes: list[Json]) -> Sequence[tuple[Json, Json]]:
     if not all(isinstance(change, list) and len(change) == 2 for change in changes):
         raise WireError("an odd change of an argument")
     return changes
+
+
+def _layout(tensor: Tensor) -> tuple[int, int, torch.Size, tuple[int, ...]]:
+    return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tensor.shape, tensor.stride()
 
 
 def _items(container: Any) -> list[Any]:

@@ -12,8 +12,8 @@ way round. Values that are data are copied (`wire`); everything else is sent as 
   next message, as long as anybody there uses it (`memory`). One thing is refused: an answer that overwrites what an
   earlier call returned, and the judge still holds, raises `Overwritten` there instead of changing what was judged.
 
-What does not cross: that two tensors of different messages are views of one memory (a result that *is* an argument
-arrives as the caller's own object); tensor attributes of an object are copies.
+What does not cross: that two tensors of different messages are views of one memory (but a result that is an argument, or
+a view of one, is that for the caller as well); tensor attributes of an object are copies.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class Peer:
         packer = Packer()
         outputs: list[int] = []
         lends = operation != "get"  # a tensor attribute of an object may change
-        encoder = Encoder(packer, self._export, self._grapher(packer, outputs, lends))
+        encoder = Encoder(packer, self._export, self._grapher(packer, outputs, arguments, lends))
         encoder.known = {id(t): ["A", i] for i, t in enumerate(seen)}
         encoder.known |= {id(c): ["B", i] for i, c in enumerate(decoder.containers)}
         encoder.known |= {id(a): ["A", i] for i, a in decoder.arrays}
@@ -447,10 +447,23 @@ class Peer:
                     grad = packer.add(wire.plain(value.grad.detach()))
             return packer.add(value, flags, key, grad, tensor)
 
-        return _writer(self.modules.key, add)
+        def known(tensor: Tensor) -> Json:
+            key = self.modules.key(tensor)
+            return None if key is None else ["P", key]
 
-    def _grapher(self, packer: Packer, outputs: list[int], lends: bool) -> Callable[[Tensor], Json]:
-        """Tensors of a reply: those with a history are noted in `outputs`, new leaves stay leaves, the others are lent."""
+        return _writer(known, add)
+
+    def _grapher(
+        self, packer: Packer, outputs: list[int], arguments: Arguments, lends: bool
+    ) -> Callable[[Tensor], Json]:
+        """Tensors of a reply: those with a history are noted in `outputs`, new leaves stay leaves, the others are lent.
+
+        A view of an argument is one for the caller, too.
+        """
+
+        def known(tensor: Tensor) -> Json:
+            key = self.graphs.twin(tensor)
+            return arguments.view(tensor) if key is None else ["P", key]
 
         def add(_tensor: Tensor, value: Tensor) -> int:
             flags = wire.PARAMETER if isinstance(value, nn.Parameter) else 0
@@ -466,7 +479,7 @@ class Peer:
                 outputs.append(index)
             return index
 
-        return _writer(self.graphs.twin, add)
+        return _writer(known, add)
 
     # ------------------------------------------------------------------------------------------------ values
 
@@ -495,6 +508,10 @@ class Peer:
                 original = arrays[key] if key in arrays else wire.at(sent.encoder.packer.originals, key)
                 self.ledger.returned(sent.encoder.packer.marks[key][1])
                 return original
+            if tag == "V" and sent is not None and len(rest) == 4:
+                base = wire.at(sent.encoder.packer.tensors, key)
+                self.ledger.returned(sent.encoder.packer.marks[key][1])
+                return wire.view(base, *rest[1:])
             if tag == "B" and sent is not None:
                 return wire.at(sent.encoder.containers, key)
             return self.objects.import_(tag, rest)
@@ -526,15 +543,15 @@ class Peer:
             self._random = b""
 
 
-def _writer(twin: Callable[[Tensor], int | None], add: Callable[[Tensor, Tensor], int]) -> Callable[[Tensor], Json]:
-    """Writes tensors: those that the other side has by their keys, each other one once, with `add(tensor, plain)`."""
+def _writer(known: Callable[[Tensor], Json], add: Callable[[Tensor, Tensor], int]) -> Callable[[Tensor], Json]:
+    """Writes tensors: as `known` says, if it does; each other one once, with `add(tensor, plain tensor)`."""
     written: dict[int, int] = {}
 
     def write(tensor: Tensor) -> Json:
-        key = twin(tensor)
-        if key is not None:
-            return ["P", key]
         if id(tensor) not in written:
+            found = known(tensor)
+            if found is not None:
+                return found
             written[id(tensor)] = add(tensor, wire.plain(tensor))
         return ["T", written[id(tensor)]]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import socket
 import struct
 import time
@@ -330,6 +331,20 @@ def keys(value: Json) -> list[int]:
     _require(isinstance(value, list) and len(value) <= MAX_NODES, "keys that are not numbers")
     _require(all(type(key) is int for key in value), "keys that are not numbers")
     return list(value)
+
+
+def view(base: Tensor, start: Json, sizes: Json, strides: Json) -> Tensor:
+    """The view of a tensor that a message describes: first element, counted from the tensor's own first, and layout.
+
+    Raises:
+        WireError: it reaches beyond the tensor.
+    """
+    sizes, strides = _ints(sizes), _ints(strides)
+    _require(type(start) is int and start >= 0 and len(sizes) == len(strides), "an odd view")
+    _require(math.prod(sizes) <= MAX_ELEMENTS, f"a tensor of more than {MAX_ELEMENTS} elements")
+    reach = start + extent(sizes, strides)
+    _require(0 not in sizes and reach <= extent(base.shape, base.stride()), "a view beyond its tensor")
+    return base.as_strided(sizes, strides, base.storage_offset() + start)
 
 
 def _ints(value: Json, low: int = 0, high: int = 1 << 62) -> list[int]:
