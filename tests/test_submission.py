@@ -163,6 +163,26 @@ def test_a_forbidden_operator_is_noticed_in_any_spelling(spelling: str) -> None:
     eval(spelling, {"torch": torch, "x": torch.zeros(3)})
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "torch.rms_norm(x, (3,))",
+        "torch.nn.functional.rms_norm(x, (3,))",
+        "torch.nn.RMSNorm(3)(x)",
+        "torch.ops.aten.rms_norm(x, [3])",
+        "torch.ops.aten.rms_norm.default(x, [3])",
+    ],
+)
+def test_an_operator_that_is_composed_of_others_is_noticed_as_well(spelling: str) -> None:
+    import torch
+
+    with pytest.raises(Forbidden, match="PyTorch's own rms_norm"), forbid(["rms_norm"]):
+        eval(spelling, {"torch": torch, "x": torch.zeros(3)})
+    with forbid(["rms_norm"]):
+        torch.nn.LayerNorm(3)(torch.zeros(3))
+    eval(spelling, {"torch": torch, "x": torch.zeros(3)})
+
+
 def test_waiting_is_ended_too_and_time_given_to_others_is_not_counted() -> None:
     import time
 

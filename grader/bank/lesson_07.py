@@ -455,6 +455,18 @@ RMS_NORM: list[Entry] = [
         {MEAN_SQUARE: "x.square().mean(dim=-1, keepdim=True).detach()"},
         "The mean square is detached. It depends on x, and the gradient has to go through it.",
     ),
+    wrong(
+        "rms_norm",
+        "library",
+        {RMS_RETURN: "return F.rms_norm(x, x.shape[-1:], gain, eps)"},
+        "F.rms_norm is the answer, not the exercise: write the mean of the squares and the quotient yourself.",
+    ),
+    wrong(
+        "rms_norm",
+        "library_module",
+        {RMS_RETURN: "return gain * nn.RMSNorm(x.shape[-1], eps=eps, elementwise_affine=False)(x)"},
+        "nn.RMSNorm is the answer, not the exercise: write the mean of the squares and the quotient yourself.",
+    ),
     wrong("rms_norm", "no_gain", {RMS_RETURN: "return x * torch.rsqrt(mean_square + eps)"}, "The gain is not used."),
     wrong(
         "rms_norm",

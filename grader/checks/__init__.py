@@ -15,6 +15,9 @@ ATTENTION = ("_safe_softmax", "_scaled_dot_product_flash_attention_for_cpu")
 NORMS = ("native_layer_norm", "native_batch_norm", "native_group_norm")
 """ATen operators behind PyTorch's norms that center."""
 
+RMS_NORM = ("rms_norm", "_fused_rms_norm")
+"""Every spelling of PyTorch's RMSNorm; on a CPU it is composed of elementary operators."""
+
 
 def exercise(name: str, *, without: tuple[str, ...] = ()) -> pytest.MarkDecorator:
     """Marks a class of checks with the exercise that it judges.
