@@ -657,7 +657,8 @@ def enter():
 def write(): shelf["a"] = 9.0
 def remove(): del shelf["a"]
 def replace(): shelf.items = {}
-for attempt in (write, remove, enter, replace, lambda: shelf + 1.0):
+def drop(): del shelf.items
+for attempt in (write, remove, enter, replace, drop, lambda: shelf + 1.0):
     try:
         attempt()
         out.append("done")
@@ -666,7 +667,7 @@ for attempt in (write, remove, enter, replace, lambda: shelf + 1.0):
 return out
 """
     shelf = Shelf()
-    assert attack(body, shelf) == [1.0, *["AttributeError"] * 5] and shelf.items == {"a": 1.0}
+    assert attack(body, shelf) == [1.0, *["AttributeError"] * 6] and shelf.items == {"a": 1.0}
 
 
 def test_modules_of_the_check_can_be_used_not_rebuilt(attack: Attack) -> None:

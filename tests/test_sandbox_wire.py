@@ -111,6 +111,7 @@ BAD_ROWS: dict[str, Any] = {
     "negative size": [[0, "float32", 0, [-2], None, 0, 0, -1]],
     "huge": [[0, "float32", 0, [1 << 40], [0], 0, 0, -1]],
     "huge product": [[0, "float32", 0, [1 << 20, 1 << 20], [0, 0], 0, 0, -1]],
+    "huge together": [[0, "float32", 0, [1 << 26], [0], 0, 0, -1]] * 3,
     "overflow": [[0, "float32", 0, [1 << 62, 1 << 62], [0, 0], 0, 0, -1]],
     "many dims": [[0, "float32", 0, [1] * 100, [0] * 100, 0, 0, -1]],
     "no such blob": [[7, "float32", 0, [4], None, 0, 0, -1]],

@@ -189,8 +189,6 @@ class RemoteSubmission:
         if self._peer is not None and self._peer.lost is None:
             return self._peer
         while True:
-            if self.spent >= self._sandbox.limits.total:
-                raise AnswerTimeout(self._sandbox.limits.said("total"))
             if self._deaths >= _DEATHS:
                 raise AnswerCrashed(f"crashed: the answer's process was lost {self._deaths} times")
             places = [place for place in range(len(self._cells)) if place not in self._deadly]
