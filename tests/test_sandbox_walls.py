@@ -191,6 +191,36 @@ def f():
     assert attack("return os.path.exists(a[0]), os.listdir('.')", home + "/note.txt") == (False, [])
 
 
+@pytest.mark.parametrize("left", ["locked", "deep"])
+def test_what_an_answer_leaves_in_its_folder_harms_nobody(sandbox: Sandbox, left: str) -> None:
+    """Folders that cannot be listed, full of files; folders in folders, as deep as no program recurses."""
+    source = """
+import os
+def locked():
+    os.mkdir("d", 0o300)
+    for i in range(4000):
+        os.close(os.open(f"d/{i}", os.O_CREAT | os.O_WRONLY, 0o600))
+def deep():
+    for i in range(1500):
+        os.mkdir("d" * 50)
+        os.chdir("d" * 50)
+def honest():
+    time.sleep(0.3)
+    with open("note", "w") as file:
+        file.write("mine")
+    return len(os.listdir("."))
+import time
+"""
+    cells = [Cell("code", source, "given")]
+    with sandbox.submission(cells) as submission, contextlib.suppress(AnswerLost):
+        submission.answer(left)()
+    box = sandbox.box.pid
+    for _ in range(2):
+        with sandbox.submission(cells) as submission:
+            assert submission.answer("honest")() == 1
+    assert sandbox.box.pid == box, "nothing was left that another box is needed for"
+
+
 def test_modules_of_the_grader_that_are_not_there(attack: Attack) -> None:
     body = """
 import importlib
