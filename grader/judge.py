@@ -113,7 +113,8 @@ def judge_with_stand_ins(
     """As `judge` for one submission, but an error counts once.
 
     Where an exercise fails that uses an earlier one of the same lesson which also fails, it is judged again with the
-    reference in place of the earlier ones; if it then does better, that verdict counts, and its note says so.
+    reference in place of the earlier ones; if it then does better, that verdict counts, and its note says so. Only what
+    the exercise's own reference uses is stood in for: nobody gets the answer to one exercise by calling another's.
     """
     (report,) = judge(lesson, [submission], only=only, **options)
     verdicts = {result.name: result for result in report.exercises}
@@ -121,7 +122,8 @@ def judge_with_stand_ins(
     for result in report.exercises:
         if result.passed or _reference_or_none(lesson) is None:
             continue
-        earlier = [name for name in order[: order.index(result.name)] if name in _uses(submission, result.name)]
+        used = reference(lesson).uses(result.name) & _uses(submission, result.name)
+        earlier = [name for name in order[: order.index(result.name)] if name in used]
         unknown = [name for name in earlier if name not in verdicts]
         if unknown:
             (more,) = judge(lesson, [submission], only=unknown, **options)

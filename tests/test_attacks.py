@@ -340,10 +340,13 @@ def test_objects_that_change_what_is_expected_of_them(
 # ------------------------------------------------------------------------------------------------ between calls
 
 
-OVERWRITING = "for old in kept:\n        if old.shape == out.shape:\n            old.copy_(out)\n    kept.append(out)"
+OVERWRITING = (
+    "for old in kept:\n        if old.shape == out.shape:\n            old.data.copy_(out)\n    kept.append(out)"
+)
 
 
-def test_overwriting_what_earlier_calls_returned_makes_nothing_fit(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("before", ["", "out.requires_grad_()\n    "])
+def test_overwriting_what_earlier_calls_returned_makes_nothing_fit(sandbox: Sandbox, before: str) -> None:
     """In one process it does: what "must stay the same" is then the same."""
     lesson = load_lesson("03")
     shaped = lesson.exercise("qk_norm_attention").reference.replace("def qk_norm_attention(", "def shaped(")
@@ -361,8 +364,8 @@ def test_overwriting_what_earlier_calls_returned_makes_nothing_fit(sandbox: Sand
             return judge(lesson, [answer], only=["qk_norm_attention"], diagnose=False)[0].score
 
     honest = score(walls=True, more="pass")
-    assert score(walls=False, more=OVERWRITING) > honest, "it is no attack"
-    assert score(walls=True, more=OVERWRITING) <= honest
+    assert score(walls=False, more=before + OVERWRITING) > honest, "it is no attack"
+    assert score(walls=True, more=before + OVERWRITING) <= honest
 
 
 # ------------------------------------------------------------------------------------------------ between exercises
@@ -388,6 +391,8 @@ FORBIDDEN = {
     "by name": "return getattr(torch, 'tfos'[::-1] + 'max')(x, dim)",
     "another thread": "import threading\n    out = []\n    t = threading.Thread(target=lambda: out.append(x.softmax(dim)))\n"
     "    t.start(); t.join()\n    return out[0]",
+    "masked": "return torch._masked_softmax(x.contiguous(), torch.zeros_like(x, dtype=torch.bool), dim)",
+    "sparse": "return torch.sparse.softmax(x.to_sparse(), dim).to_dense()",
     "modes switched off": "from torch.utils._python_dispatch import _disable_current_modes\n"
     "    with _disable_current_modes():\n        return x.softmax(dim)",
 }
@@ -399,8 +404,20 @@ def cells_02(**answers: str) -> list[Cell]:
 
 @pytest.mark.parametrize("spelling", FORBIDDEN)
 def test_the_forbidden_function_is_no_answer(sandbox: Sandbox, target: Target, spelling: str) -> None:
-    lesson = load_lesson("02")
     source = f"def softmax(x, dim):\n    {FORBIDDEN[spelling]}"
+    judged_as_forbidden(sandbox, target, source)
+
+
+@pytest.mark.parametrize("method", ["__new__(cls", "__call__(self"])
+def test_the_forbidden_function_in_a_class_is_no_answer(sandbox: Sandbox, target: Target, method: str) -> None:
+    made = "()" if "call" in method else ""
+    judged_as_forbidden(
+        sandbox, target, f"class S:\n    def {method}, x, dim): return torch.softmax(x, dim)\nsoftmax = S{made}"
+    )
+
+
+def judged_as_forbidden(sandbox: Sandbox, target: Target, source: str) -> None:
+    lesson = load_lesson("02")
     with Watch(sandbox, target), sandbox.submission([cell(source, "softmax")], given=lesson.given) as submission:
         (report,) = judge(lesson, [submission], only=["softmax"], seed=SEED, diagnose=False)
     (result,) = report.exercises

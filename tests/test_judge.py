@@ -168,6 +168,40 @@ def test_an_exercise_is_not_blamed_for_an_earlier_one_that_is_not_started(lesson
     assert ("attention" in answer.namespace) is (before == "stub"), "the stand-in was left in the answer"
 
 
+def test_nobody_gets_an_exercise_by_calling_another(lesson_02: Lesson) -> None:
+    """The reference of attention does not use attention_loop, which nearly is the answer."""
+    source = """
+def attention(q, k, v):
+    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    q, k, v = (t.expand(*lead, *t.shape[-2:]) for t in (q, k, v))
+    if not lead:
+        return attention_loop(q, k, v)
+    rows = [attention_loop(a, b, c) for a, b, c in zip(q.flatten(0, -3), k.flatten(0, -3), v.flatten(0, -3))]
+    return torch.stack(rows).unflatten(0, lead)
+"""
+    cells = [
+        Cell("code", "def attention_loop(q, k, v):\n    return None", "solve", "attention_loop"),
+        Cell("code", source, "solve", "attention"),
+    ]
+    answer = Submission(cells, base=reference(lesson_02).namespace)
+    report = judge_with_stand_ins(lesson_02, answer, only=["attention_loop", "attention"])
+    assert report.score == 0 and not report.exercise("attention").note
+    alone = Submission(cells[1:], base=reference(lesson_02).namespace)
+    assert judge_with_stand_ins(lesson_02, alone, only=["attention"]).passed
+
+
+def test_a_neighbour_that_is_not_there_fails_the_checks_that_need_it_alone() -> None:
+    lesson = load_lesson("08")
+    source = lesson.exercise("decode_step").reference.replace("def decode_step", "def my_step")
+    source += "\n\n" + lesson.exercise("prefill").reference.replace("decode_step(", "my_step(")
+    others = [c for c in lesson.reference_cells if c.role == "solve" and c.name not in ("decode_step", "prefill")]
+    cells = [*others, Cell("code", "x = 1", "solve", "decode_step"), Cell("code", source, "solve", "prefill")]
+    (report,) = judge(lesson, [Submission(cells, base=given_names(lesson))], only=["prefill"])
+    result = report.exercise("prefill")
+    assert result.status == "failed" and result.score > 0.8 * result.points
+    assert all("your decode_step, and decode_step is missing" in message for message in failed(result).values())
+
+
 def test_a_slip_is_named_also_where_another_exercise_reads_what_an_answer_made() -> None:
     """A mutant's prefill is followed by the mutant's decode_step: the learner's cache has a form of its own."""
     lesson = load_lesson("08")

@@ -656,6 +656,14 @@ return out, a[0](1)
     assert attack(body, check) == ([], 2)
 
 
+def test_functions_of_the_check_do_not_tell_what_they_look_for(attack: Attack) -> None:
+    def looks_for_a_constant(x: int, wanted: int = 31415) -> int:
+        return x + wanted
+
+    shown = attack("import inspect\nreturn a[0].__name__, str(inspect.signature(a[0])), a[0](1)", looks_for_a_constant)
+    assert shown[0] == "function" and "wanted" not in shown[1] and "31415" not in shown[1] and shown[2] == 31416
+
+
 def test_objects_of_the_check_can_be_read_not_written(attack: Attack) -> None:
     class Shelf:
         def __init__(self) -> None:

@@ -124,6 +124,7 @@ BAD_ROWS: dict[str, Any] = {
     "floats": [[0, "float32", 0, [4.0], None, 0, 0, -1]],
     "booleans": [[0, "float32", False, [4], None, 0, 0, -1]],
     "spread too wide": [[0, "float32", 0, [4], [1 << 40], wire.SPREAD, 0, -1]],
+    "spread too wide together": [[0, "float32", 0, [4], [1 << 22], wire.SPREAD, 0, -1]] * 6,
     "spread too short": [[0, "float32", 0, [3], [2], wire.SPREAD, 0, -1]],
     "short row": [[0, "float32"]],
     "no row": [5],

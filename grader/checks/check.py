@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from grader.checks.assertions import fail
 from grader.checks.guard import guarded
 from grader.checks.inputs import Draw
-from grader.submission import Answers, deadline
+from grader.submission import AnswerError, Answers, deadline
 
 ARGUMENTS = ("student", "reference", "draw", "beside")
 """What a test may ask for: the answer under test; the reference solutions by attribute (hidden checks only: a student's kit
@@ -59,6 +60,11 @@ class Check:
     wants: tuple[str, ...]
     test: Callable[..., None]
 
+    @property
+    def makes_objects(self) -> bool:
+        """Whether the exercise asks for a class."""
+        return self.exercise[0].isupper()
+
     def run(self, answers: Answers, circumstances: Circumstances) -> BaseException | None:
         """Put the check to what `answers` holds for its exercise; what it raised, None when the answer passes."""
         seed = zlib.crc32(f"{circumstances.seed}:{self.exercise}:{self.name}".encode())
@@ -69,7 +75,7 @@ class Check:
                 "student": self._prepared(answer, answers.forbidding),
                 "reference": circumstances.reference,
                 "draw": Draw(seed),
-                "beside": answers.answer,
+                "beside": _neighbours(answers),
             }
             torch.default_generator.manual_seed(_shown(seed))
             # an answer may have left gradients switched off, or changed the default dtype
@@ -85,8 +91,8 @@ class Check:
     def _prepared(self, answer: Any, forbidding: Callable[[Collection[str]], AbstractContextManager[None]]) -> Any:
         """The answer as a check gets it: behind a guard, without the operators that are ruled out."""
         if self.kind != "purity":
-            answer = guarded(answer, makes_objects=self.exercise[0].isupper())
-        if not self.without or not callable(answer) or isinstance(answer, type):
+            answer = guarded(answer, makes_objects=self.makes_objects)
+        if not self.without or not callable(answer) or self.makes_objects:
             return answer
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -94,6 +100,18 @@ class Check:
                 return answer(*args, **kwargs)
 
         return call
+
+
+def _neighbours(answers: Answers) -> Callable[[str], Any]:
+    """Another exercise's answer by its name: that it is not there says nothing of the exercise in question."""
+
+    def beside(name: str) -> Any:
+        try:
+            return answers.answer(name)
+        except AnswerError as error:
+            fail(f"it is tried together with your {name}, and {error}")
+
+    return beside
 
 
 @contextmanager

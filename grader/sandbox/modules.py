@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from grader.sandbox import wire
@@ -24,11 +25,13 @@ from grader.sandbox.wire import Json, Packer, Unpacked, WireError
 class _Shared:
     """A parameter or buffer that both sides hold, and what it was when they last agreed."""
 
-    __slots__ = ("_hold", "data", "flag", "grad", "shape")
+    __slots__ = ("_hold", "data", "flag", "grad", "result", "shape")
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, *, result: bool = False) -> None:
         self._hold: Any = tensor
         self.grad: bytes | None = None
+        self.result = result
+        """It came as a result of a call, not as a part of a module."""
         self.agree()
 
     @property
@@ -128,13 +131,13 @@ class Modules:
         self._shared[key] = _Shared(tensor)
         return key
 
-    def receive(self, unpacked: Unpacked) -> None:
-        """Take in what `share` of the other side announced."""
+    def receive(self, unpacked: Unpacked, *, results: bool) -> None:
+        """Take in what `share` of the other side announced, results of a call or not."""
         for tensor, row in zip(unpacked.tensors, unpacked.rows, strict=True):
             key = -row[6]
             if row[5] & wire.SHARED and key and key not in self._shared:
                 tensor.__dict__[KEY] = key
-                self._shared[key] = _Shared(tensor)
+                self._shared[key] = _Shared(tensor, result=results)
                 self._objects.watch(tensor, key)
 
     def _part(self, tensor: Tensor | None) -> int:
@@ -208,8 +211,13 @@ class Modules:
         tensors = [change for key, shared in self._shared.items() if (change := shared.changes(key, packer))]
         return [tensors, records] if tensors or records else None
 
-    def take(self, changes: Json, unpacked: Unpacked) -> None:
-        """Do what `describe` of the other side said."""
+    def take(self, changes: Json, unpacked: Unpacked, handed: Collection[int]) -> None:
+        """Do what `describe` of the other side said.
+
+        Args:
+            handed: keys of tensors that were handed over for the other side to work on. Other results of its earlier
+                calls stay as they came: overwritten there, they become nan here.
+        """
         if not (isinstance(changes, list) and len(changes) == 2 and all(isinstance(c, list) for c in changes)):
             raise WireError("odd changes")
         for change in changes[0]:
@@ -226,7 +234,10 @@ class Modules:
             elif new >= 0:
                 value = wire.at(unpacked.tensors, new)
                 same = tensor.shape == value.shape and tensor.dtype == value.dtype
-                if same or self._trusted or key < 0:
+                if shared.result and not self._trusted and key not in handed:
+                    overwrite(tensor, torch.full_like(tensor, torch.nan), tensor.requires_grad)
+                    shared.agree()
+                elif same or self._trusted or key < 0:
                     overwrite(tensor, value, bool(flags & wire.GRAD))
                     shared.agree()
                 else:

@@ -87,6 +87,8 @@ class Objects:
             return ["C", *self.named_class(value)]
         if isinstance(value, FUNCTIONS):
             key = self.own(value)
+            if not self.asker.trusted:  # a check's functions tell by their names and defaults what it looks for
+                return ["F", key, "function", None]
             if key not in self._signatures:
                 self._signatures[key] = signature_of(value) if isinstance(value, types.FunctionType) else None
             return ["F", key, name_of(value), self._signatures[key]]

@@ -62,7 +62,10 @@ class RemoteError(RuntimeError):
 class _Sent:
     """A request that waits for its reply."""
 
+    operation: str
     encoder: Encoder
+    handed: set[int]
+    """Keys of tensors that both sides have and that are among the arguments."""
     extras: Extras = field(default_factory=Extras)
 
 
@@ -117,7 +120,8 @@ class Peer:
             self._raised.clear()
             self.ledger.overwritten = False
         packer = Packer()
-        encoder = Encoder(packer, self._export, self._cutter(packer))
+        handed: set[int] = set()
+        encoder = Encoder(packer, self._export, self._cutter(packer, handed))
         header = {
             "q": operation,
             "to": key,
@@ -125,7 +129,7 @@ class Peer:
             "k": [[name, encoder.value(value)] for name, value in kwargs.items()],
             "e": self._mode(),
         }
-        sent = _Sent(encoder)
+        sent = _Sent(operation, encoder, handed)
         self._waiting.append(sent)
         try:
             self._send(header, encoder)
@@ -203,8 +207,12 @@ class Peer:
             self.graphs.forget(key)
         return dead
 
-    def _open(self, header: dict[str, Json], payload: bytes) -> Unpacked:
-        """The tensors of a frame, after what every frame carries was taken in."""
+    def _open(self, header: dict[str, Json], payload: bytes, *, results: bool = False) -> Unpacked:
+        """The tensors of a frame, after what every frame carries was taken in.
+
+        Args:
+            results: they are what a call gave (an attribute that was read may change later).
+        """
         unpacked = wire.unpack(header.get("t"), header.get("b"), payload)
         for key in wire.keys(header.get("R", [])):
             for keeper in (self.objects, self.modules, self.graphs):
@@ -212,15 +220,15 @@ class Peer:
         for key in wire.keys(header.get("B", [])):
             self.ledger.forget(key)
         self._take_random(header, unpacked)
-        self.modules.receive(unpacked)
+        self.modules.receive(unpacked, results=results)
         if "y" in header:
-            self.modules.take(header["y"], unpacked)
+            self.modules.take(header["y"], unpacked, set().union(*(sent.handed for sent in self._waiting)))
         if "w" in header:
             self.ledger.take(header["w"], unpacked)
         return unpacked
 
     def _take_reply(self, reply: dict[str, Json], payload: bytes, sent: _Sent) -> Any:
-        unpacked = self._open(reply, payload)
+        unpacked = self._open(reply, payload, results=sent.operation not in ("get", "answer"))
         self.graphs.join(reply.get("c"), unpacked, sent.extras)
         self.ledger.borrow(unpacked, unpacked.tensors)
         decoder = Decoder(unpacked.tensors, self._resolver(unpacked, sent))
@@ -339,7 +347,7 @@ class Peer:
         try:
             self._send(reply, encoder)
         except Uncrossable as error:
-            self._send({"r": 1, "x": self._told(error)}, Encoder(Packer(), self._export, self._cutter(packer)))
+            self._send({"r": 1, "x": self._told(error)}, Encoder(Packer(), self._export, self._cutter(packer, set())))
 
     @contextmanager
     def _entered(self, mode: Json) -> Iterator[None]:
@@ -430,8 +438,11 @@ class Peer:
 
     # ------------------------------------------------------------------------------------------------ tensors
 
-    def _cutter(self, packer: Packer) -> Callable[[Tensor], Json]:
-        """Tensors of a request: copies; the graph is cut, and joined again by the reply."""
+    def _cutter(self, packer: Packer, handed: set[int]) -> Callable[[Tensor], Json]:
+        """Tensors of a request: copies; the graph is cut, and joined again by the reply.
+
+        Those that both sides have are noted in `handed`.
+        """
 
         def add(tensor: Tensor, value: Tensor) -> int:
             flags = wire.PARAMETER if isinstance(value, nn.Parameter) else 0
@@ -449,7 +460,10 @@ class Peer:
 
         def known(tensor: Tensor) -> Json:
             key = self.modules.key(tensor)
-            return None if key is None else ["P", key]
+            if key is None:
+                return None
+            handed.add(key)
+            return ["P", key]
 
         return _writer(known, add)
 

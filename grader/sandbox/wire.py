@@ -373,7 +373,7 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
         starts.append(starts[-1] + length)
     _require(starts[-1] == len(payload), "the payload is not as long as its blobs")
     stored: dict[int, Tensor] = {}
-    tensors, total = [], 0
+    tensors, total, spread = [], 0, 0
     address = ctypes.cast(ctypes.c_char_p(payload), ctypes.c_void_p).value or 0
     for row in rows:
         _require(isinstance(row, list) and len(row) == 8, "a tensor's row is not complete")
@@ -391,6 +391,9 @@ def unpack(rows: Json, lengths: Json, payload: bytes) -> Unpacked:
             _require(count <= MAX_ELEMENTS or 0 in sizes, f"a tensor of more than {MAX_ELEMENTS} elements")
         total += count
         _require(total <= 2 * MAX_ELEMENTS, "too many elements in one frame")
+        if flags & SPREAD and strides is not None and 0 not in sizes:
+            spread += extent(sizes, strides) * dtype.itemsize
+            _require(spread <= MAX_PAYLOAD, "tensors spread too wide")
         with torch.no_grad():
             if strides is None and offset == 0 and 0 <= blob < len(lengths) and count * dtype.itemsize == lengths[blob]:
                 tensor = _whole(dtype, sizes, address + starts[blob], lengths[blob])
@@ -428,7 +431,6 @@ def _one(
         for n in sizes:
             count *= n
         _require(lengths[blob] == count * item and offset == 0, "a tensor is not as long as its blob")
-        _require(span * item <= MAX_PAYLOAD, "a tensor spread too wide")
         packed = _whole(dtype, sizes, address + starts[blob], count * item)
         return torch.zeros(span, dtype=dtype).as_strided(sizes, strides).copy_(packed).data
     _require((offset + span) * item <= lengths[blob], "a tensor reaches beyond its blob")
