@@ -90,7 +90,8 @@ def permutation_gap(f, x: Float[Tensor, "T d"], perm: Int[Tensor, "T"]) -> tuple
         invariance_gap:   the largest absolute difference, over all features, between the mean over the positions
                           of f(x[perm]) and the mean over the positions of f(x).
 
-    Both are 0 (up to rounding) for attention without mask and positions. x and perm are not modified.
+    Both are 0 (up to rounding) for attention without mask and positions. x and perm are not modified; whether x requires
+    gradients stays as it is too.
     """
     ### BEGIN SOLUTION
     before, after = f(x), f(x[perm])
@@ -262,8 +263,9 @@ def shift_matrix(delta: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
     delta: any integer of absolute value up to 100,000: positive, 0 (the identity) or negative (steps back).
     d_model: even, at least 2; an odd d_model raises a ValueError whose message names it.
-    Returns (d_model, d_model) in float32, every entry within 1e-6 of the exact value. M mixes only the two features
-    of a pair, 2i and 2i+1; all other entries are 0. Row vectors: PE(p) stands on the left.
+    Returns (d_model, d_model) in float32, every entry within 1e-6 of the exact value, for large steps too: compute the
+    angles in float64. M mixes only the two features of a pair, 2i and 2i+1: the exact value of all other entries is 0.
+    Row vectors: PE(p) stands on the left.
     """
     ### BEGIN SOLUTION
     if d_model % 2:
@@ -319,7 +321,8 @@ class LearnedPositions(nn.Module):
     Its name is up to you; there are no other parameters and no buffers.
 
     forward(x, offset=0): x is (..., T, d_model), T at least 1, in the dtype of the parameter. Returns a new tensor of
-    the same shape, in which position t of x has got row offset + t added, the same in all leading dimensions.
+    the same shape, in which position t of x has got row offset + t added, the same in all leading dimensions. The rows
+    are those that the parameter holds at this call. Gradients flow to the parameter and to x; x is not modified.
     If the last position is beyond the table (offset + T > max_len), or if offset is negative, it raises a ValueError
     whose message names offset, T and max_len as numbers. offset + T == max_len is allowed.
     """
@@ -464,7 +467,7 @@ def interleaved_to_half(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
     """Reorder the features (last axis) from interleaved pairs to halves: a0 b0 a1 b1 ... -> a0 a1 ... b0 b1 ...
 
     x: (..., d), any leading dimensions (also none), any dtype. An odd d raises a ValueError whose message names it.
-    Returns a tensor of the same shape and dtype; x is not modified.
+    Returns a tensor of the same shape and dtype, every value as it was; x is not modified. Gradients flow to x.
     """
     ### BEGIN SOLUTION
     d = x.shape[-1]
@@ -487,7 +490,7 @@ def half_to_interleaved(x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
     """The way back: a0 a1 ... b0 b1 ... -> a0 b0 a1 b1 ..., the inverse of interleaved_to_half.
 
     x: (..., d), any leading dimensions (also none), any dtype. An odd d raises a ValueError whose message names it.
-    Returns a tensor of the same shape and dtype; x is not modified.
+    Returns a tensor of the same shape and dtype, every value as it was; x is not modified. Gradients flow to x.
     """
     ### BEGIN SOLUTION
     d = x.shape[-1]

@@ -229,6 +229,32 @@ def permutation_gap(f, x, perm):
         replace={GAP: "before, after = f(x[None])[0], f(x[perm][None])[0]"},
         slip="f gets a batch axis that it does not know. It takes (T, d).",
     ),
+    Mutant(
+        exercise="permutation_gap",
+        name="remembers_the_function",
+        source="""
+OUTPUTS = {}
+
+def permutation_gap(f, x, perm):
+    if f not in OUTPUTS:
+        OUTPUTS[f] = f(x)
+    before, after = OUTPUTS[f], f(x[perm])
+    return (after - before[perm]).abs().max().item(), (after.mean(0) - before.mean(0)).abs().max().item()
+""",
+        slip="The output of x is kept for each f, and a later call with another x compares with the old output. Call f on the x that is given.",
+    ),
+    Mutant(
+        exercise="permutation_gap",
+        name="first_eight_rows",
+        replace={"(after - before[perm]).abs().max()": "(after - before[perm])[:8].abs().max()"},
+        slip="Only the first 8 positions are compared. The gap is the largest over all entries.",
+    ),
+    Mutant(
+        exercise="permutation_gap",
+        name="asks_for_gradients",
+        replace={GAP: "x.requires_grad_()\n    " + GAP},
+        slip="requires_grad_() marks the caller's x for gradients. No gradient is needed here; leave x as it is.",
+    ),
     Variant(
         exercise="permutation_gap",
         name="norms",
@@ -437,6 +463,12 @@ def sinusoidal_encoding(T, d_model):
     return torch.stack((p.sin(), p.cos()), -1).flatten(1).float()
 """,
         slip="Every frequency is 1/100 of the one before, which is right for d_model = 4 only. In general the ratio is 10000^(-2/d_model).",
+    ),
+    Mutant(
+        exercise="sinusoidal_encoding",
+        name="width_bounded",
+        replace={"/ d_model)  #": "/ min(d_model, 512))  #"},
+        slip="Beyond a width of 512 the exponents are divided by 512. Divide by d_model, however wide the table is.",
     ),
     Variant(
         exercise="sinusoidal_encoding",
@@ -647,6 +679,12 @@ def shift_matrix(delta, d_model):
         replace={"return M.float()": "return M"},
         slip="The matrix is float64. Compute in float64, but return float32.",
     ),
+    Mutant(
+        exercise="shift_matrix",
+        name="two_pi_cut_short",
+        replace={"    M = torch": "    angles = angles.fmod(6.283185307)\n    M = torch"},
+        slip="Whole turns are taken off with a 2 pi of ten digits, an error that grows with the number of turns. Leave the angles as they are, or use 2 * math.pi.",
+    ),
     Variant(
         exercise="shift_matrix",
         name="block_diagonal",
@@ -715,6 +753,11 @@ def shift_matrix(delta, d_model):
     M = torch.einsum("nij,nm->nimj", blocks, torch.eye(len(b), dtype=torch.float64))
     return M.reshape(d_model, d_model).float()
 """,
+    ),
+    Variant(
+        exercise="shift_matrix",
+        name="whole_turns_taken_off",
+        replace={"    M = torch": "    angles = torch.remainder(angles, 2 * math.pi)\n    M = torch"},
     ),
     # ---------------------------------------------------------------------------------------- LearnedPositions
     Mutant(
@@ -975,6 +1018,55 @@ class LearnedPositions(nn.Module):
         replace={TABLE_INIT: "nn.Parameter(torch.randn(d_model, max_len) * 0.02)", "self.table.shape[0]": "self.table.shape[1]", ADD: "x + self.table.T[offset : offset + T]"},
         slip="The table is (d_model, max_len). One row for each position: (max_len, d_model).",
     ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="buffer_that_is_not_saved",
+        replace={"* 0.02)": '* 0.02)\n        self.register_buffer("indices", torch.arange(max_len), persistent=False)'},
+        slip="There is a buffer of indices beside the table. The table is all that the module holds; make indices in forward.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="first_row_zero",
+        replace={"* 0.02)": "* 0.02)\n        with torch.no_grad():\n            self.table[0] = 0"},
+        slip="Row 0 starts at zero, as if position 0 were padding. Every row is drawn.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="rows_of_one_length",
+        replace={TABLE_INIT: "nn.Parameter(F.normalize(torch.randn(max_len, d_model), dim=-1) * 0.02 * d_model**0.5)"},
+        slip="The rows are normalized, so they all start with the same length and their entries are not independent. Draw the entries and leave them as they are.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="error_names_the_batch",
+        replace={"T={T} does": "T={x.shape[0]} does"},
+        slip="The ValueError names the size of the first axis as T. T is the last size but one, x.shape[-2].",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="leaves_padding_alone",
+        replace={ADD: "torch.where((x == 0).all(-1, keepdim=True), x, x + self.table[offset : offset + T])"},
+        slip="Vectors of zeros are taken for padding and get no row. Add the row of its position to every vector.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="keeps_the_table_in_evaluation",
+        replace={ADD: "x + self._rows(offset, T)", "    def forward(": """    def _rows(self, offset, T):
+        if self.training:
+            return self.table[offset : offset + T]
+        if not hasattr(self, "kept"):
+            self.kept = self.table.detach().clone()
+        return self.kept[offset : offset + T]
+
+    def forward("""},
+        slip="In evaluation it keeps the table of the first call, so weights that are loaded or trained later are ignored. Read the parameter at each call.",
+    ),
+    Mutant(
+        exercise="LearnedPositions",
+        name="view_of_x",
+        replace={ADD: "(x.view(-1, T, x.shape[-1]) + self.table[offset : offset + T]).view(x.shape)"},
+        slip="x.view fails if leading axes of x were exchanged. The rows broadcast over any leading axes by themselves; or use reshape.",
+    ),
     Variant(
         exercise="LearnedPositions",
         name="embedding",
@@ -1044,6 +1136,11 @@ class LearnedPositions(nn.Module):
         chosen = F.one_hot(torch.arange(offset, offset + T), max_len).to(table.dtype)
         return x + chosen @ table
 """,
+    ),
+    Variant(
+        exercise="LearnedPositions",
+        name="one_leading_axis",
+        replace={ADD: "(x.reshape(-1, T, x.shape[-1]) + self.table[offset : offset + T]).reshape(x.shape)"},
     ),
     # ---------------------------------------------------------------------------------------------------- rope
     Mutant(
@@ -1341,8 +1438,13 @@ def rope(x, positions, base=10000.0):
 ]
 
 
-def _reorders(exercise: str, right: str, wrong: dict[str, tuple[str, str]], good: dict[str, str]) -> list[Entry]:
-    """The entries of one of the two reorderings: wrong results by name with their slips, right ones by name."""
+def _reorders(exercise: str, right: str, order: str, wrong: dict[str, tuple[str, str]], good: dict[str, str]) -> list[Entry]:
+    """The entries of one of the two reorderings: wrong results by name with their slips, right ones by name.
+
+    Args:
+        right: the reference's expression.
+        order: a list of the old feature that each new one holds, in Python.
+    """
     entries: list[Entry] = [
         Mutant(exercise=exercise, name=name, replace={right: result}, slip=slip) for name, (result, slip) in wrong.items()
     ]
@@ -1368,6 +1470,28 @@ def _reorders(exercise: str, right: str, wrong: dict[str, tuple[str, str]], good
         ),
         Mutant(exercise=exercise, name="through_float32", replace={right: f"({right}).float().to(x.dtype)"}, slip="The numbers pass through float32 and lose digits. Only reorder."),
         Mutant(exercise=exercise, name="detached", replace={right: right.replace("x[", "x.detach()[", 1)}, slip="Half of x is detached, so its gradient is lost."),
+        Mutant(
+            exercise=exercise,
+            name="permutation_matrix",
+            replace={
+                "return " + right: "eye = torch.eye(d, dtype=torch.int64)\n"
+                f"    P = {right.replace('x[', 'eye[')}\n"
+                "    return (x.long() @ P).bool() if x.dtype == torch.bool else x @ P.to(x.dtype)"
+            },
+            slip="A product with a matrix of zeros and ones adds 0 times every other feature, and 0 times inf is nan. Only reorder, do not calculate.",
+        ),
+        Mutant(
+            exercise=exercise,
+            name="real_part",
+            replace={right: f"({right}).real.to(x.dtype)"},
+            slip="Of complex features only the real parts are kept. Only reorder, whatever the dtype.",
+        ),
+        Mutant(
+            exercise=exercise,
+            name="numpy",
+            replace={right: f"torch.from_numpy(x.detach().numpy()[..., {order}])"},
+            slip="The features are reordered in numpy, so no gradient flows to x. Index, slice or stack the tensor itself.",
+        ),
     ]
     entries += [
         Variant(
@@ -1383,6 +1507,7 @@ def _reorders(exercise: str, right: str, wrong: dict[str, tuple[str, str]], good
 ENTRIES += _reorders(
     "interleaved_to_half",
     "torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)",
+    "[*range(0, d, 2), *range(1, d, 2)]",
     {
         "unchanged": ("x.clone()", "The features stay where they are."),
         "two_rows": ("torch.stack((x[..., 0::2], x[..., 1::2]), dim=-2)", "The two halves are two rows of (..., 2, d/2). Put them one after the other, in one axis of d features."),
@@ -1413,6 +1538,7 @@ ENTRIES += _reorders(
 ENTRIES += _reorders(
     "half_to_interleaved",
     "torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1).flatten(-2)",
+    "[f for i in range(d // 2) for f in (i, i + d // 2)]",
     {
         "unchanged": ("x.clone()", "The features stay where they are."),
         "leaves_the_pairs_stacked": ("torch.stack((x[..., : d // 2], x[..., d // 2 :]), dim=-1)", "The pairs are left in an axis of their own, (..., d/2, 2). Flatten the last two axes."),

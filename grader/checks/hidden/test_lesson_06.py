@@ -15,6 +15,8 @@ from grader.checks.assertions import (
     assert_pure,
     assert_same,
     assert_same_gradients,
+    assert_shape,
+    given,
     gradients,
     number,
     raises,
@@ -105,6 +107,18 @@ class TestPermutationGap:
             want = (after - before[perm]).abs().max().item(), (after.mean(0) - before.mean(0)).abs().max().item()
             self.compare(student, f, x, perm, want, (f"{factor:g} times a running sum", "for T=5, d=3"), atol=1e-13)
 
+    @pytest.mark.values
+    def test_one_function_several_inputs(self, student, draw):
+        """The same f with another x has other gaps; of 40 rows, the last two alone change places"""
+        weight = draw(3, 3)
+        f = lambda x: torch.tanh(x @ weight).cumsum(0)  # noqa: E731
+        last_two = torch.tensor([*range(38), 39, 38])
+        for which, perm in (("a first", draw.permutation(5)), ("a second", draw.permutation(5)), ("a third", last_two)):
+            x = draw(len(perm), 3)
+            before, after = f(x), f(x[perm])
+            want = (after - before[perm]).abs().max().item(), (after.mean(0) - before.mean(0)).abs().max().item()
+            self.compare(student, f, x, perm, want, ("one and the same f", f"for {which} x, of shape {tuple(x.shape)}"))
+
     @pytest.mark.purity
     def test_black_box_is_treated_as_one(self, student, draw):
         """f is called with all of (T, d) in the dtype of x, its output may require gradients, x and perm stay as they are"""
@@ -117,6 +131,8 @@ class TestPermutationGap:
 
         arguments = [strict, draw(5, 3, dtype=torch.float32), draw.permutation(5)]
         assert_pure(lambda *a: two_numbers(student(*a)), arguments, ("f", "x", "perm"))
+        words = "after the call x.requires_grad is True, but it was False before"
+        require(not arguments[1].requires_grad, words, evidence="requires_grad")
 
 
 @exercise("sinusoidal_encoding")
@@ -124,7 +140,7 @@ class TestSinusoidalEncoding:
     @pytest.mark.values(points=3)
     def test_equals_the_definition(self, student):
         """Every entry is the sine or cosine that the formula gives"""
-        for T, d_model in [(1, 2), (2, 2), (3, 4), (4, 4), (5, 6), (7, 14), (3, 128), (130, 4)]:
+        for T, d_model in [(1, 2), (2, 2), (3, 4), (4, 4), (5, 6), (7, 14), (3, 128), (130, 4), (3, 1024)]:
             want = torch.stack([exact_row(p, d_model) for p in range(T)]).float()
             case = f"for T={T}, d_model={d_model}"
             assert_close(student(T, d_model), want, "the table", case=case, rtol=0, atol=1e-6, axes=AXES)
@@ -156,18 +172,21 @@ class TestSinusoidalEncoding:
         assert_same(first, student(5, 6), "called again", "the table")
 
 
+def exact_matrix(delta, d_model):
+    """The matrix of a step, block by block."""
+    pairs = exact_row(delta, d_model).unflatten(0, (-1, 2))
+    return torch.block_diag(*[torch.stack([torch.stack([c, -s]), torch.stack([s, c])]) for s, c in pairs]).float()
+
+
 @exercise("shift_matrix")
 class TestShiftMatrix:
     @pytest.mark.values(points=3)
     def test_equals_the_definition(self, student):
         """Blocks [[cos, -sin], [sin, cos]] along the diagonal, zeros elsewhere, for steps of any size and sign"""
         for delta, d_model in [(0, 2), (1, 2), (-1, 2), (0, 6), (2, 4), (-3, 4), (7, 14), (-11, 6), (5, 64)]:
-            row = exact_row(delta, d_model)
-            blocks = [torch.stack([torch.stack([c, -s]), torch.stack([s, c])]) for s, c in row.unflatten(0, (-1, 2))]
-            case = f"for delta={delta}, d_model={d_model}"
-            want = torch.block_diag(*blocks).float()
-            axes = ("old feature", "new feature")
-            assert_close(student(delta, d_model), want, "the matrix", case=case, rtol=0, atol=1e-6, axes=axes)
+            case, axes = f"for delta={delta}, d_model={d_model}", ("old feature", "new feature")
+            got, want = student(delta, d_model), exact_matrix(delta, d_model)
+            assert_close(got, want, "the matrix", case=case, rtol=0, atol=1e-6, axes=axes)
 
     @pytest.mark.values
     def test_steps_add_up(self, student):
@@ -180,13 +199,16 @@ class TestShiftMatrix:
 
     @pytest.mark.numerics
     def test_large_steps(self, student):
-        """Steps of up to 100,000 positions, forward and back, are exact"""
+        """Steps of up to 100,000 positions, forward and back: every entry is as exact as for small ones"""
         for delta in (4999, 100_000, -100_000, -77_777):
             p = 50_000 - delta // 2
-            got = exact_row(p, 6) @ student(delta, 6).double()
+            matrix = student(delta, 6)
             hint = "if small steps are right, compute the angles in float64"
             case = f"for delta={delta}, d_model=6"
+            got = exact_row(p, 6) @ matrix.double()
             assert_close(got, exact_row(p + delta, 6), f"PE({p}) @ M", case=case, rtol=0, atol=3e-6, hint=hint)
+            axes = ("old feature", "new feature")
+            assert_close(matrix, exact_matrix(delta, 6), "the matrix", case=case, rtol=0, atol=1e-6, axes=axes)
 
     @pytest.mark.shape
     def test_odd_widths(self, student):
@@ -208,7 +230,7 @@ def filled(module, table):
 class TestLearnedPositions:
     @pytest.mark.values(points=3)
     def test_equals_the_definition(self, student, draw):
-        """Position t of every leading index gets row offset + t, for all sizes and offsets"""
+        """Position t of every leading index gets row offset + t, for all sizes and offsets, and also where x is 0"""
         for max_len, d, lead, T, offset in [
             (1, 1, (), 1, 0), (2, 1, (), 2, 0), (3, 2, (), 1, 2), (11, 7, (), 5, 0), (11, 7, (), 5, 6),
             (11, 7, (2,), 5, 3), (4, 4, (4,), 4, 0), (4, 4, (4, 4), 3, 1), (13, 5, (5,), 5, 4), (11, 3, (2, 3), 7, 4),
@@ -220,6 +242,20 @@ class TestLearnedPositions:
             assert_close(module(x, offset=offset), want, case=case, axes=AXES)
             if offset == 0:
                 assert_close(module(x), want, case=case.replace("offset=0", "offset not given"), axes=AXES)
+        table, x = draw(7, 3), draw(2, 5, 3)
+        x[0], x[1, 2] = 0.0, 0.0
+        case = "for x of shape (2, 5, 3) with vectors of zeros, offset=1"
+        assert_close(filled(student(7, 3), table)(x, offset=1), x + table[1:6], case=case, axes=AXES)
+
+    @pytest.mark.values
+    def test_reads_the_table_at_each_call(self, student, draw):
+        """After new values are loaded, a call adds the new rows, in training and in evaluation"""
+        for mode in ("training", "evaluation"):
+            module, x, table = filled(student(7, 3), draw(7, 3)), draw(2, 5, 3), draw(7, 3)
+            module.train(mode == "training")
+            module(x)
+            got = filled(module, table)(x)
+            assert_close(got, x + table[:5], case=f"in {mode}, after a call and then load_state_dict", axes=AXES)
 
     @pytest.mark.values
     def test_pieces_equal_the_whole(self, student, draw):
@@ -238,13 +274,14 @@ class TestLearnedPositions:
         module(draw(13, 3), offset=0)
         module(draw(1, 3), offset=12)
         module.eval()
-        with raises(ValueError, when="in evaluation, max_len=13, offset=11, T=3", mentions=[11, 3, 13]):
-            module(draw(2, 3, 3), offset=11)
+        when = "in evaluation, x of shape (2, 4, 3), max_len=13, offset=11, T=4"
+        with raises(ValueError, when=when, mentions=[11, 4, 13]):
+            module(draw(2, 4, 3), offset=11)
 
     @pytest.mark.numerics(points=2)
     def test_start(self, student):
         """The table starts as independent normal draws with mean 0 and standard deviation 0.02"""
-        (table,) = student(499, 61).parameters()
+        (table,) = student(1021, 251).parameters()  # so large that chance moves none of the numbers below to its limit
         table = table.detach().double()
         spread, mean = table.std().item(), table.mean().item()
         words = f"the start has a standard deviation of {number(spread)}, expected 0.02"
@@ -257,13 +294,26 @@ class TestLearnedPositions:
             "draw from a normal distribution",
             evidence=beyond,
         )
-        for axis, what in ((0, "the mean over the positions"), (1, "the mean over the features")):
-            means = table.mean(dim=axis).std().item() * math.sqrt(table.shape[axis])
+        for axis, over, one in ((0, "positions", "feature"), (1, "features", "position")):
+            n = table.shape[axis]
+            means = table.mean(dim=axis).std().item() * math.sqrt(n)
             require(
-                0.015 < means < 0.025, f"{what} scatters by {number(means)} (times the root of their number), expected 0.02: "
-                "draw every entry by itself", evidence=means,
+                0.015 < means < 0.025, f"the mean over the {over} scatters by {number(means)} (times the root of their number), "
+                "expected 0.02: draw every entry by itself", evidence=means,
             )  # fmt: skip
-        (other,) = student(499, 61).parameters()
+            sizes = table.square().mean(dim=axis).sqrt()
+            far = int((sizes - 0.02).abs().argmax())
+            size = sizes[far].item()
+            require(
+                0.01 < size < 0.03, f"the root mean square of {one} {far} over the {over} is {number(size)}, expected about 0.02 "
+                "for each: draw every entry", evidence=size,
+            )  # fmt: skip
+            scatter = sizes.std().item() / 0.02 * math.sqrt(2 * n)
+            require(
+                0.5 < scatter < 1.5, f"the root mean squares over the {over} scatter {number(scatter)} times as much as those of "
+                "independent draws: draw every entry by itself, and do not normalize", evidence=scatter,
+            )  # fmt: skip
+        (other,) = student(1021, 251).parameters()
         assert_moves(table, other.detach(), "made a second module", "its table")
 
     @pytest.mark.gradient
@@ -281,14 +331,16 @@ class TestLearnedPositions:
 
     @pytest.mark.purity
     def test_leaves_x_alone(self, student, draw):
-        """x is not modified, a second call gives the same, in training and in evaluation"""
+        """x is not modified, also non-contiguous; a second call gives the same, in training and in evaluation"""
         module = filled(student(7, 3), draw(7, 3))
-        for x, mode in [(draw(2, 5, 3), "training"), (draw.strided(2, 5, 3), "evaluation")]:
+        exchanged = draw(2, 3, 5, 3).transpose(0, 1)
+        for x, mode in [(draw(2, 5, 3), "training"), (draw.strided(2, 5, 3), "evaluation"), (exchanged, "training")]:
             (module.train if mode == "training" else module.eval)()
             assert_pure(lambda x, module=module: module(x, offset=1), [x], ["x"])
             (table,) = module.parameters()
             want = x + table.detach()[1:6]
-            assert_close(module(x, offset=1), want, f"the output in {mode}", axes=AXES)
+            case = f"for x of shape {tuple(x.shape)}"
+            assert_close(module(x, offset=1), want, f"the output in {mode}", case=case, axes=AXES)
 
 
 def turned(x, positions, base=10000.0):
@@ -435,7 +487,7 @@ class Reorders:
 
     @pytest.mark.numerics
     def test_any_dtype(self, student, draw):
-        """Integers, booleans, half and single precision keep dtype and values"""
+        """Integers, booleans, half and single precision, complex numbers, inf and nan keep dtype and values"""
         for dtype in (torch.int64, torch.bool, torch.float16, torch.float32):
             x = draw.integers(3, 10, high=100).to(dtype)
             name = str(dtype).removeprefix("torch.")
@@ -444,6 +496,15 @@ class Reorders:
         require(
             student(x).tolist() == x[..., self.order(6)].tolist(), "large integers do not survive; only reorder, do not calculate"
         )
+        x = torch.tensor([torch.inf, 1.0, torch.nan, 2.0, -torch.inf, 3.0])
+        hint = "only reorder, do not calculate"
+        assert_close(student(x), x[self.order(6)], case=given(x=x), hint=hint)
+        x = torch.complex(draw(3, 6), draw(3, 6))
+        got, want = student(x), x[..., self.order(6)]
+        assert_shape(got, want.shape, "the output", "for x in complex128")
+        assert_dtype(got, x.dtype, "the output", "for x in complex128")
+        for part in ("real", "imag"):
+            assert_close(getattr(got, part), getattr(want, part), f"{part} of the output", case="for x in complex128", axes=AXES)
 
     @pytest.mark.gradient
     def test_gradients(self, student, draw):

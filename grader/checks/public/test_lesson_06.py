@@ -158,12 +158,14 @@ class TestLearnedPositions:
         """One parameter of shape (max_len, d_model) that is trained, and nothing else"""
         parameters = [tuple(p.shape) for p in student(11, 6).parameters() if p.requires_grad]
         entries = [tuple(t.shape) for t in student(11, 6).state_dict().values()]
+        buffers = [name for name, _ in student(11, 6).named_buffers()]
         for what, shapes in (("trained parameters", parameters), ("entries of state_dict()", entries)):
             require(
                 shapes == [(11, 6)],
                 f"LearnedPositions(11, 6) has {what} of the shapes {shapes or 'none'}, expected one, (11, 6)",
                 evidence=shapes,
             )
+        require(not buffers, f"LearnedPositions(11, 6) has the buffers {buffers}, expected none", evidence=buffers)
 
     @pytest.mark.shape
     def test_keeps_the_shape(self, student):
