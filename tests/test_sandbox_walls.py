@@ -746,6 +746,19 @@ return out
     assert isinstance(model.layer, nn.Linear) and torch.equal(model.helper(x), want) and not model._forward_hooks
 
 
+def test_parameters_of_the_check_keep_their_shape(attack: Attack) -> None:
+    model = nn.Linear(2, 3)
+    body = """
+before = a[0].weight.shape
+a[0].weight.data = torch.zeros(1, 7)
+a[0].bias.data = torch.zeros(3, dtype=torch.float64)
+a[0].training = False
+return tuple(before)
+"""
+    assert attack(body, model) == (3, 2)
+    assert model.weight.shape == (3, 2) and model.bias.dtype is torch.float32 and model.weight.abs().sum() > 0
+
+
 def test_a_callback_with_enormous_arguments_does_not_take_the_machine(attack: Attack) -> None:
     def scores(x: torch.Tensor) -> torch.Tensor:
         return x @ x.T
