@@ -140,6 +140,7 @@ def make_stock(root: Path, ours: Path, size: int) -> Path:
 
 
 def same_scores(ours: Path, other: Path) -> str:
+    """How many have the same score in both, and the others: each side draws its own random inputs."""
     from nbgrader.api import Gradebook
 
     found: list[dict[str, float]] = []
@@ -147,8 +148,10 @@ def same_scores(ours: Path, other: Path) -> str:
         with Gradebook(f"sqlite:///{root / 'gradebook.db'}", name) as book:
             found.append({s.student_id: s.score for s in book.assignment_submissions("week1")})
     mine, theirs = found
-    different = [s for s in theirs if abs(mine.get(s, -1) - theirs[s]) > 0.005]
-    return f"{len(theirs) - len(different)} of {len(theirs)}"
+    different = [
+        f"{s} {mine.get(s, -1):.2f}, {theirs[s]:.2f}" for s in theirs if abs(mine.get(s, -1) - theirs[s]) > 0.005
+    ]
+    return "; ".join([f"{len(theirs) - len(different)} of {len(theirs)}", *different])
 
 
 def run(command: list[str], folder: Path) -> None:
