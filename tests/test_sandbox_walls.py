@@ -22,7 +22,7 @@ from torch import nn
 from grader.lesson import Cell
 from grader.sandbox import box
 from grader.sandbox.remote import Limits, RemoteSubmission, Sandbox, sandbox_available
-from grader.submission import AnswerCrashed, AnswerLost, AnswerTimeout, BrokenCell, Missing
+from grader.submission import AnswerCrashed, AnswerLost, AnswerTimeout, BrokenCell, Missing, deadline
 
 pytestmark = pytest.mark.skipif(not sandbox_available(), reason=sandbox_available().reason)
 
@@ -536,6 +536,21 @@ return [hasattr(torch, "leak"), "torch.leak" in sys.modules, "LEAK" in os.enviro
 """
     assert attack(look) == [False, False, False, 1, "1", [0.5, 0.5], "torch.float32", True, False]
     assert torch.softmax(torch.zeros(2), -1).tolist() == [0.5, 0.5] and torch.get_default_dtype() is torch.float32
+
+
+def test_the_reply_to_a_call_that_was_interrupted_is_not_taken_for_the_next_one(sandbox: Sandbox) -> None:
+    source = """
+import time
+def slow(): time.sleep(2); return "slow"
+def quick(): return "quick"
+"""
+    with sandbox.submission([Cell("code", source, "given")]) as submission:
+        slow, quick = submission.answer("slow"), submission.answer("quick")
+        with pytest.raises(AnswerTimeout), deadline(0.1):
+            slow()
+        with pytest.raises(AnswerTimeout):
+            quick()
+        assert submission.answer("quick")() == "quick"
 
 
 def test_two_answers_at_once_do_not_meet(sandbox: Sandbox) -> None:
