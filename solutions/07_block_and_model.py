@@ -122,10 +122,12 @@ def layer_norm(
 
     x:    (..., d) with any number of leading dimensions (also none); d is at least 1. With d = 1 the result is bias.
     gain: (d,) and bias: (d,), in the dtype of x.
-    Returns the shape and dtype of x; float64 keeps the precision of float64. x is not modified.
+    Returns the shape and dtype of x, float16 and bfloat16 too; float64 keeps the precision of float64. x is not
+    modified.
 
     Gradients flow to x (through mean and variance too), gain and bias. Features whose mean is far larger than their
-    spread (3000 plus or minus 1, in float32) must come out right: square the deviations, not the features.
+    spread (3000 plus or minus 1, in float32) must come out right, whatever the other positions hold: square the
+    deviations from the position's own mean, not the features.
     Source: Ba, Kiros and Hinton (2016), eq. 3. Write it with elementary operations; F.layer_norm is the answer,
     not the exercise.
     """
@@ -165,8 +167,8 @@ def rms_norm(x: Float[Tensor, "... d"], gain: Float[Tensor, "d"], eps: float = 1
 
     x:    (..., d) with any number of leading dimensions (also none); d is at least 1.
     gain: (d,), in the dtype of x.
-    Returns the shape and dtype of x; float64 keeps the precision of float64. A position of zeros gives zeros, with
-    finite gradients. x is not modified. Gradients flow to x (through the root too) and gain.
+    Returns the shape and dtype of x, float16 and bfloat16 too; float64 keeps the precision of float64. A position of
+    zeros gives zeros, with finite gradients. x is not modified. Gradients flow to x (through the root too) and gain.
     Source: Zhang and Sennrich (2019), eq. 4. Write it with elementary operations; F.rms_norm is the answer, not
     the exercise.
     """
@@ -286,8 +288,9 @@ def feed_forward(
 
     x: (..., d_model) with any number of leading dimensions (also none).
     W1: (d_model, d_ff), b1: (d_ff,), W2: (d_ff, d_model), b2: (d_model,), in the dtype of x.
-    Returns the shape and dtype of x. Every position is treated by itself. x is not modified. Hidden values as large as
-    1000, of either sign, give no inf or nan, forward or backward.
+    Returns the shape and dtype of x, float16 and bfloat16 too; float64 keeps the precision of float64, so a constant is
+    a Python number or a tensor in the dtype of x. Every position is treated by itself. x is not modified. Gradients
+    flow to all five arguments. Hidden values as large as 1000, of either sign, give no inf or nan, forward or backward.
     Source: Vaswani et al. (2017), eq. 2, with GELU in place of ReLU.
     """
     ### BEGIN SOLUTION
@@ -352,8 +355,9 @@ def swiglu(
 
     x: (..., d_model) with any number of leading dimensions (also none).
     Wg: (d_model, d_ff), Wu: (d_model, d_ff), Wd: (d_ff, d_model), in the dtype of x.
-    Returns the shape and dtype of x. Every position is treated by itself. x is not modified. Gates as large as 1000, of
-    either sign, give no inf or nan, forward or backward.
+    Returns the shape and dtype of x, float16 and bfloat16 too; float64 keeps the precision of float64, so a constant is
+    a Python number or a tensor in the dtype of x. Every position is treated by itself. x is not modified. Gradients
+    flow to all four arguments. Gates as large as 1000, of either sign, give no inf or nan, forward or backward.
     Source: Shazeer (2020), eq. 6.
     """
     ### BEGIN SOLUTION
@@ -496,8 +500,9 @@ def prenorm_block(
     be modules). Call each of them exactly once. Nothing is normalized after the last addition.
     With attention and ffn that return zeros, the result equals x.
 
-    Returns the shape and dtype of x. Neither x nor a tensor that a function returned is modified: a function may return
-    the very tensor that it was given, or one that it keeps. So add with `a + b` and not with `+=`.
+    Returns the shape and dtype of x. Gradients flow to x and to the parameters of the functions, where they have some.
+    Neither x nor a tensor that a function was given or returned is modified: a function may return the very tensor that
+    it was given or a view of it, and keep both (for its gradient, say). So add with `a + b` and not with `+=`.
     """
     ### BEGIN SOLUTION
     u = x + attention(norm1(x))
@@ -535,8 +540,9 @@ def postnorm_block(
     one tensor that return a tensor of the same shape. Call each of them exactly once.
     With attention and ffn that return zeros, the result equals norm2(norm1(x)).
 
-    Returns the shape and dtype of x. Neither x nor a tensor that a function returned is modified: a function may return
-    the very tensor that it was given, or one that it keeps.
+    Returns the shape and dtype of x. Gradients flow to x and to the parameters of the functions, where they have some.
+    Neither x nor a tensor that a function was given or returned is modified: a function may return the very tensor that
+    it was given or a view of it, and keep both (for its gradient, say). So add with `a + b` and not with `+=`.
     Source: Vaswani et al. (2017), section 3.1.
     """
     ### BEGIN SOLUTION
@@ -864,8 +870,8 @@ class DecoderBlock(nn.Module):
         u = x + Attention(norm1(x))
         y = u + down(SiLU(gate(h)) * up(h)),   h = norm2(u)
 
-    DecoderBlock(d_model, n_heads, d_ff) raises ValueError when n_heads does not divide d_model; the message contains
-    both numbers. Its parameters are exactly these, so that weights can be loaded by name:
+    DecoderBlock(d_model, n_heads, d_ff), by position or by keyword, raises ValueError when n_heads does not divide
+    d_model; the message contains both numbers. Its parameters are exactly these, so that weights can be loaded by name:
 
         norm1.weight (d_model,)              nn.RMSNorm(d_model) with its default eps
         qkv.weight   (3 d_model, d_model)    nn.Linear without bias: q, k, v side by side, in this order
@@ -875,14 +881,15 @@ class DecoderBlock(nn.Module):
         up.weight    (d_ff, d_model)         nn.Linear without bias
         down.weight  (d_model, d_ff)         nn.Linear without bias
 
-    All keep PyTorch's default initialization. Buffers of your own are allowed, more parameters are not.
+    All keep PyTorch's default initialization. Buffers of your own are allowed, more parameters are not. Another usual
+    eps is accepted: anything from 1e-5 down to the machine epsilon of the dtype.
 
     forward(x): x (B, T, d_model), any B and T from 1 on -> (B, T, d_model), in the dtype of x.
     Of each piece of qkv, head h takes the d_k = d_model / n_heads features from h d_k on. Scores are divided by sqrt(d_k).
-    Causal whatever the weights: position t sees positions 0 ... t, itself included. There is no position encoding, no
-    dropout and no cache inside.
+    Causal whatever the weights: position t sees positions 0 ... t, itself included. Scores of any size give the weights
+    of the softmax: all 0, or near 1e6 of either sign. There is no position encoding, no dropout and no cache inside.
     F.scaled_dot_product_attention is allowed. x is not modified; one block takes inputs of changing length, and works
-    after .double() too.
+    after .double() too, with the precision of float64: a constant is a Python number or a tensor in the dtype of x.
 
     Putting the attention into a method of its own is a suggestion; only what is said above is checked.
     """
@@ -988,8 +995,8 @@ def block_parameter_count(
     norms: count two RMSNorms, each with a gain of length d_model. They have no bias, whatever `bias` says.
     bias: each of the linear maps counted above has a bias as well, as long as its output is wide.
 
-    Returns an int. The defaults give the size of DecoderBlock(d_model, n_heads, d_ff).
-    Example: block_parameter_count(8, 16, norms=False, attention=False) is 384, and 256 with gated=False.
+    Returns a Python int, exact for models of any size. The defaults give the size of DecoderBlock(d_model, n_heads,
+    d_ff). Example: block_parameter_count(8, 16, norms=False, attention=False) is 384, and 256 with gated=False.
     """
     ### BEGIN SOLUTION
     maps = [(d_model, d_ff), (d_ff, d_model)]  # (inputs, outputs)
@@ -1061,25 +1068,27 @@ class TinyGPT(nn.Module):
 
         x = tokens[ids] + positions[0 ... T-1];   x = block(x) for each block;   logits = head(norm(x))
 
-    TinyGPT(vocab_size, d_model, n_heads, n_layers, d_ff, max_len) has these attributes:
+    TinyGPT(vocab_size, d_model, n_heads, n_layers, d_ff, max_len), by position or by keyword, has these attributes:
 
         tokens     nn.Embedding(vocab_size, d_model)
         positions  nn.Embedding(max_len, d_model)
-        blocks     nn.ModuleList of n_layers DecoderBlock(d_model, n_heads, d_ff), each with weights of its own
-        norm       nn.RMSNorm(d_model) with its default eps
+        blocks     nn.ModuleList (or nn.Sequential) of n_layers DecoderBlock(d_model, n_heads, d_ff), each with weights
+                   of its own
+        norm       nn.RMSNorm(d_model) with its default eps, or another from 1e-5 down to the dtype's machine epsilon
         head       nn.Linear(d_model, vocab_size, bias=False), whose weight IS tokens.weight: one Parameter, not a copy
 
     so that weights load by name ("tokens.weight", "blocks.0.qkv.weight", "norm.weight", ...), and loading or training
     tokens.weight changes the head with it. There are no other parameters and no dropout.
 
-    Initialization: every matrix (both tables, and all linear maps of all blocks) is drawn from a normal distribution
-    with mean 0 and standard deviation 0.02, from torch's global generator; the gains of the norms stay 1. The
-    cross-entropy of the new model is therefore near ln(vocab_size).
+    Initialization: every matrix (both tables, and all linear maps of all blocks) is drawn by itself from a normal
+    distribution with mean 0 and standard deviation 0.02, from torch's global generator, so that torch.manual_seed
+    decides it; the gains of the norms stay 1. The cross-entropy of the new model is therefore near ln(vocab_size).
 
     forward(ids): ids (B, T), int64 from 0 to vocab_size - 1 -> logits (B, T, vocab_size), before any softmax,
-    in the dtype of the parameters. Causal: the logits at position t depend on ids[:, : t + 1] only.
-    T may be anything from 1 to max_len; a longer input raises ValueError whose message contains T and max_len.
-    ValueError also when n_heads does not divide d_model (DecoderBlock does that).
+    in the dtype of the parameters. Causal: the logits at position t depend on ids[:, : t + 1] only. Every call uses the
+    weights as they are then, whatever calls came before it, in training and in evaluation mode.
+    T may be anything from 1 to max_len; a longer input raises ValueError whose message contains T and max_len, in both
+    modes. ValueError also when n_heads does not divide d_model (DecoderBlock does that).
     """
 
     def __init__(self, vocab_size: int, d_model: int, n_heads: int, n_layers: int, d_ff: int, max_len: int) -> None:

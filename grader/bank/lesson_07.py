@@ -260,6 +260,31 @@ def layer_norm(x, gain, bias, eps=1e-5):
 """,
         "Half precision is lifted to float32 and stays there. The result has the dtype of x.",
     ),
+    wrong(
+        "layer_norm",
+        "one_pass_after_one_shift_for_all",
+        """
+def layer_norm(x, gain, bias, eps=1e-5):
+    shifted = x - x.mean()
+    mean = shifted.mean(dim=-1, keepdim=True)
+    variance = (shifted * shifted).mean(dim=-1, keepdim=True) - mean * mean
+    return gain * (shifted - mean) / torch.sqrt(variance + eps) + bias
+""",
+        "One mean of the whole tensor is subtracted before mean(x^2) - mean(x)^2, so a position far from it still loses its digits. Subtract each position's own mean, then square.",
+    ),
+    wrong(
+        "layer_norm",
+        "zeros_left_out",
+        """
+def layer_norm(x, gain, bias, eps=1e-5):
+    there = x != 0
+    d = there.sum(dim=-1, keepdim=True).clamp(min=1)
+    centered = x - x.sum(dim=-1, keepdim=True) / d
+    variance = (centered.square() * there).sum(dim=-1, keepdim=True) / d
+    return gain * centered / torch.sqrt(variance + eps) + bias
+""",
+        "Features that are 0 are left out of mean and variance, as if they were padding. A zero is a feature like any other: divide by d.",
+    ),
     right(
         "layer_norm",
         "rsqrt",
@@ -546,6 +571,12 @@ def rms_norm(x, gain, eps=1e-6):
 """,
         "Half precision is lifted to float32 and stays there. The result has the dtype of x.",
     ),
+    wrong(
+        "rms_norm",
+        "zeros_left_out",
+        {MEAN_SQUARE: "x.square().sum(dim=-1, keepdim=True) / (x != 0).sum(dim=-1, keepdim=True).clamp(min=1)"},
+        "The squares are divided by the number of features that are not 0. A zero is a feature like any other: divide by d.",
+    ),
     right("rms_norm", "quotient", {RMS_RETURN: "return x / torch.sqrt(mean_square + eps) * gain"}),
     right(
         "rms_norm",
@@ -771,10 +802,21 @@ FEED_FORWARD: list[Entry] = [
         {FF_RETURN: "result = hidden @ W2 + b2\n    return result if x.element_size() > 2 else result.float()"},
         "Half precision comes back as float32. The result has the dtype of x: `.to(x.dtype)`.",
     ),
+    wrong(
+        "feed_forward",
+        "constant_in_float32",
+        {FF_HIDDEN: "(h := x @ W1 + b1) / 2 * (1 + torch.erf(h / torch.sqrt(torch.tensor(2.0))))"},
+        "torch.tensor(2.0) is float32, and so is its root: float64 inputs lose half of their digits. Use a Python number, math.sqrt(2).",
+    ),
     right(
         "feed_forward",
         "erf",
         {FF_HIDDEN: "(h := x @ W1 + b1) / 2 * (1 + torch.erf(h / math.sqrt(2)))"},
+    ),
+    right(
+        "feed_forward",
+        "constant_in_the_dtype_of_x",
+        {FF_HIDDEN: "(h := x @ W1 + b1) / 2 * (1 + torch.erf(h / torch.sqrt(torch.tensor(2.0, dtype=x.dtype))))"},
     ),
     right(
         "feed_forward",
@@ -1004,7 +1046,20 @@ SWIGLU: list[Entry] = [
         },
         "Half precision comes back as float32. The result has the dtype of x: `.to(x.dtype)`.",
     ),
+    wrong(
+        "swiglu",
+        "closed_below_minus_15",
+        {GATE: "(z := x @ Wg) * torch.sigmoid(z) * (z > -15)"},
+        "Gates below -15 become 0. SiLU is small there and not 0: it is z * sigmoid(z) everywhere.",
+    ),
+    wrong(
+        "swiglu",
+        "gate_in_float32",
+        {GATE: "F.silu((x @ Wg).float()).to(x.dtype)"},
+        "The gate goes through float32, so float64 inputs lose half of their digits. Stay in the dtype of x.",
+    ),
     right("swiglu", "sigmoid_times_z", {GATE: "(z := x @ Wg) * torch.sigmoid(z)"}),
+    right("swiglu", "tanh_of_half", {GATE: "(z := x @ Wg) / 2 * (1 + torch.tanh(z / 2))"}),
     right(
         "swiglu",
         "fused",
@@ -1205,6 +1260,21 @@ PRENORM: list[Entry] = [
         "`+=` changes a tensor that a function returned, and which it may keep. Write a + b.",
     ),
     pre(
+        "adds_into_what_norm2_was_given",
+        "u = x + attention(norm1(x))\nu += ffn(norm2(u))\nreturn u",
+        "`u +=` changes the tensor that norm2 was given: norm2 may return that very tensor, or keep it for the gradient. Write u + ffn(norm2(u)).",
+    ),
+    pre(
+        "add_method_in_place",
+        "u = x + attention(norm1(x))\nreturn u.add_(ffn(norm2(u)))",
+        "`add_` changes the tensor that norm2 was given: norm2 may return that very tensor, or keep it for the gradient. Write u + ffn(norm2(u)).",
+    ),
+    pre(
+        "adds_into_a_clone",
+        "u = x + attention(norm1(x))\ny = u.clone()\ny += ffn(norm2(y))\nreturn y",
+        "The clone is handed to norm2 and then changed by `+=`: norm2 may return that very tensor, or keep it for the gradient. Write u + ffn(norm2(u)).",
+    ),
+    pre(
         "norm_called_twice",
         "u = x + attention(norm1(x))\nnorm2(u)\nreturn u + ffn(norm2(u))",
         "norm2 is called twice. Call each function once.",
@@ -1242,6 +1312,10 @@ PRENORM: list[Entry] = [
     pre_right(
         "own_helper",
         "def half(z, norm, sublayer):\n    return sum((sublayer(norm(z)), z))\nreturn half(half(x, norm1, attention), norm2, ffn)",
+    ),
+    pre_right(
+        "adds_into_a_clone_of_its_own",
+        "u = attention(norm1(x)).clone()\nu += x\ny = ffn(norm2(u)).clone()\ny += u\nreturn y",
     ),
     pre_right(
         "stacked_sum", "u = torch.stack([x, attention(norm1(x))]).sum(0)\nreturn torch.stack([u, ffn(norm2(u))]).sum(0)"
@@ -1372,6 +1446,11 @@ POSTNORM: list[Entry] = [
         "`+=` changes a tensor that a function returned, and which it may keep. Write a + b.",
     ),
     post(
+        "adds_into_a_clone",
+        "s = x.clone()\ns += attention(s)\nu = norm1(s)\nreturn norm2(u + ffn(u))",
+        "The clone is handed to the attention and then changed by `+=`: the attention may return that very tensor, or keep it for the gradient. Write x + attention(x).",
+    ),
+    post(
         "ffn_called_twice",
         "u = norm1(x + attention(x))\nffn(u)\nreturn norm2(u + ffn(u))",
         "The FFN is called twice. Call each function once.",
@@ -1398,6 +1477,10 @@ POSTNORM: list[Entry] = [
     post_right(
         "step_by_step",
         "residual = x\nx = attention(x)\nx = residual + x\nx = norm1(x)\nresidual = x\nx = ffn(x)\nx = torch.add(residual, x)\nreturn norm2(x)",
+    ),
+    post_right(
+        "adds_into_a_clone_of_its_own",
+        "s = attention(x).clone()\ns += x\nu = norm1(s)\ns = ffn(u).clone()\ns += u\nreturn norm2(s)",
     ),
     post_right(
         "stacked_sum", "u = norm1(torch.stack([x, attention(x)]).sum(0))\nreturn norm2(torch.stack([u, ffn(u)]).sum(0))"
@@ -1601,6 +1684,24 @@ def shape_walk(B, T, d_model, n_heads, d_ff):
     return dict(zip(names, (x, x, (2, 4, 24), h, h, h, s, s, h, x, x, x, x, w, w, w, x, x)))
 """,
         "It always gives the example of the lesson. The shapes follow from the arguments.",
+    ),
+    wrong(
+        "shape_walk",
+        "kept_without_d_ff",
+        """
+KEPT = {}
+
+
+def shape_walk(B, T, d_model, n_heads, d_ff):
+    if d_model % n_heads:
+        raise ValueError(f"n_heads={n_heads} does not divide d_model={d_model}")
+    if (B, T, d_model, n_heads) not in KEPT:
+        s, h, a, w = (B, T, d_model), (B, n_heads, T, d_model // n_heads), (B, n_heads, T, T), (B, T, d_ff)
+        names = "x norm1 qkv q k v scores weights heads merged out u norm2 gate up hidden down y".split()
+        KEPT[B, T, d_model, n_heads] = dict(zip(names, (s, s, (B, T, 3 * d_model), h, h, h, a, a, h, s, s, s, s, w, w, w, s, s)))
+    return dict(KEPT[B, T, d_model, n_heads])
+""",
+        "Walks are kept and looked up without d_ff, so a second call with another d_ff gets the first one's shapes. All five sizes decide.",
     ),
     wrong(
         "shape_walk",
@@ -1831,6 +1932,21 @@ BLOCK_PARAMETER_COUNT: list[Entry] = [
         {MAPS: "maps = [(d_model, d_ff), (d_ff, d_model)] if gated or attention else []"},
         "The FFN is left out in some cases. It is always counted.",
     ),
+    count(
+        "tensor",
+        {COUNT_RETURN: "return torch.tensor(total + (2 * d_model if norms else 0))"},
+        "A tensor is returned. Return an int.",
+    ),
+    count(
+        "sum_of_floats",
+        {TOTAL: "int(sum(float(n_in) * n_out + (n_out if bias else 0) for n_in, n_out in maps))"},
+        "The weights are added up as floats, which hold about 16 digits. Use Python's ints.",
+    ),
+    count(
+        "ungated_when_four_times_as_wide",
+        {"if gated:": "if gated and d_ff != 4 * d_model:"},
+        "A gated FFN of width 4 d_model is counted as a plain one. `gated` alone decides.",
+    ),
     wrong(
         "block_parameter_count",
         "twelve_d_squared",
@@ -1956,6 +2072,11 @@ DECODER_BLOCK: list[Entry] = [
         "-1e30 is not low enough for every block: where the visible scores are lower still, the future wins. Use -inf.",
     ),
     block(
+        "fill_of_the_least_float32",
+        {'float("-inf")': "torch.finfo(torch.float32).min"},
+        "-3.4e38 is the least number of float32; a float64 block can have lower scores, and then the future wins. Use -inf.",
+    ),
+    block(
         "fill_positive_and_tiny",
         {'float("-inf")': "1e-9"},
         "Masked scores become 1e-9, which is a fine score. They have to become -inf.",
@@ -2062,6 +2183,36 @@ DECODER_BLOCK: list[Entry] = [
         "The mask of the first call is kept, and longer inputs are not masked fully. Make it for each T.",
     ),
     block(
+        "mask_of_2048_positions",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(2048, 2048, dtype=torch.bool).triu(1), persistent=False)',
+            FUTURE: "future = self.future[:T, :T]",
+        },
+        "The mask has a fixed size, and longer inputs fail. Make it for each T.",
+    ),
+    block(
+        "window_of_1031",
+        {FUTURE: FUTURE + "\n        future |= torch.ones_like(future).tril(-1031)"},
+        "A position sees the last 1031 positions only. It sees the whole past, however long.",
+    ),
+    block(
+        "masked_where_zero",
+        {WEIGHTS: 'low = scores.tril()\n        weights = low.masked_fill(low == 0, float("-inf")).softmax(dim=-1)'},
+        "Every score of 0 counts as masked, and a visible score may be 0. Mask by position, not by value.",
+    ),
+    block(
+        "no_maximum_subtracted",
+        {
+            WEIGHTS: "powers = scores.exp().masked_fill(future, 0.0)\n        weights = (powers / powers.sum(dim=-1, keepdim=True)).nan_to_num()"
+        },
+        "exp of a large score overflows, and nan_to_num hides it: the weights of that query become 0. Subtract the largest visible score first, or use softmax.",
+    ),
+    block(
+        "scores_clamped",
+        {FILL: 'scores.clamp(-50, 50).masked_fill(future, float("-inf"))'},
+        "Scores beyond 50 are cut, so that different keys get equal weights. The softmax takes scores of any size.",
+    ),
+    block(
         "softmax_over_queries",
         {".softmax(dim=-1)": ".softmax(dim=-2)"},
         "The softmax runs over the queries. The weights of a query sum to 1 over the keys: dim=-1.",
@@ -2081,6 +2232,11 @@ DECODER_BLOCK: list[Entry] = [
         "scaled_by_d_k",
         {"math.sqrt(q.shape[-1])": "q.shape[-1]"},
         "The scores are divided by d_k. It is its square root.",
+    ),
+    block(
+        "root_in_float32",
+        {"math.sqrt(q.shape[-1])": "torch.sqrt(torch.tensor(q.shape[-1]))"},
+        "torch.sqrt of an int tensor is float32, so a float64 block loses half of its digits. Use a Python number, math.sqrt.",
     ),
     block(
         "multiplied_by_root",
@@ -2315,6 +2471,11 @@ DECODER_BLOCK: list[Entry] = [
         "The gain of norm1 is frozen. All seven parameters are learned.",
     ),
     block(
+        "another_parameter_name",
+        {"d_model: int, n_heads: int, d_ff: int": "d_model: int, heads: int, d_ff: int", DIVIDES: "n_heads = heads\n        if d_model % n_heads:"},
+        "n_heads has another name, so DecoderBlock(d_model=..., n_heads=..., d_ff=...) fails. Keep the names of the stub.",
+    ),
+    block(
         "no_error",
         {
             DIVIDES: "if False:",
@@ -2445,6 +2606,26 @@ DECODER_BLOCK: list[Entry] = [
         {
             "self.norm1 = nn.RMSNorm(d_model)": 'self.norm1 = nn.RMSNorm(d_model)\n        self.register_buffer("future", torch.ones(4, 4, dtype=torch.bool).triu(1))',
             FUTURE: "if T > len(self.future):\n            self.future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)\n        future = self.future[:T, :T]",
+        },
+    ),
+    right(
+        "DecoderBlock",
+        "eps_of_layer_norm",
+        {
+            "self.norm1 = nn.RMSNorm(d_model)": "self.norm1 = nn.RMSNorm(d_model, eps=1e-5)",
+            "self.norm2 = nn.RMSNorm(d_model)": "self.norm2 = nn.RMSNorm(d_model, eps=1e-5)",
+        },
+    ),
+    right(
+        "DecoderBlock",
+        "root_in_the_dtype_of_x",
+        {"math.sqrt(q.shape[-1])": "torch.tensor(q.shape[-1], dtype=x.dtype).sqrt()"},
+    ),
+    right(
+        "DecoderBlock",
+        "maximum_subtracted",
+        {
+            WEIGHTS: 'seen = scores.masked_fill(future, float("-inf"))\n        powers = (seen - seen.amax(dim=-1, keepdim=True).detach()).exp()\n        weights = powers / powers.sum(dim=-1, keepdim=True)'
         },
     ),
     right(
@@ -2773,6 +2954,14 @@ TINY_GPT: list[Entry] = [
         "max_len + 1 tokens are accepted. max_len is the most.",
     ),
     model(
+        "no_limit_in_eval_mode",
+        {
+            TOO_LONG: "if T > max_len and self.training:",
+            "self.positions.weight[:T]": "self.positions(torch.arange(T, device=ids.device).clamp(max=max_len - 1))",
+        },
+        "Longer inputs than max_len are refused in training mode only. They must always raise ValueError.",
+    ),
+    model(
         "index_error",
         {TOO_LONG: "if False:", "self.positions.weight[:T]": "self.positions(torch.arange(T, device=ids.device))"},
         "An input that is too long ends in an IndexError of the table. Test T first and raise ValueError.",
@@ -2858,6 +3047,81 @@ TINY_GPT: list[Entry] = [
         "seed_in_the_constructor",
         {"self.norm = nn.RMSNorm(d_model)": "self.norm = nn.RMSNorm(d_model)\n        torch.manual_seed(0)"},
         "The constructor sets a seed, so all models start with equal weights.",
+    ),
+    model(
+        "generator_of_its_own",
+        {
+            "self.norm = nn.RMSNorm(d_model)": "self.norm = nn.RMSNorm(d_model)\n        generator = torch.Generator()\n        generator.seed()",
+            INIT: "nn.init.normal_(parameter, std=0.02, generator=generator)",
+        },
+        "The matrices come from a generator of the model's own, so torch.manual_seed does not decide them. Draw from torch's global generator.",
+    ),
+    model(
+        "drawn_by_numpy",
+        {
+            INIT: "import numpy as np\n                parameter.data.copy_(torch.from_numpy(np.random.normal(0, 0.02, tuple(parameter.shape))))"
+        },
+        "numpy draws the matrices, so torch.manual_seed does not decide them. Draw from torch's global generator.",
+    ),
+    model(
+        "blocks_copied_after_the_draw",
+        {
+            INIT: INIT
+            + "\n        import copy\n        self.blocks = nn.ModuleList([copy.deepcopy(self.blocks[0]) for _ in self.blocks])"
+        },
+        "All blocks start as copies of the first one. Every matrix of every block is drawn by itself.",
+    ),
+    model(
+        "blocks_copied_from_one",
+        {
+            MAKE_BLOCKS: "import copy\n        first = DecoderBlock(d_model, n_heads, d_ff)\n        for parameter in first.parameters():\n            if parameter.dim() == 2:\n                nn.init.normal_(parameter, std=0.02)\n        self.blocks = nn.ModuleList([copy.deepcopy(first) for _ in range(n_layers)])",
+            "for parameter in self.parameters():": "for parameter in (self.tokens.weight, self.positions.weight):",
+        },
+        "One block is drawn and copied n_layers times. Every matrix of every block is drawn by itself.",
+    ),
+    model(
+        "gate_and_up_start_equal",
+        {
+            INIT: INIT
+            + "\n        for block in self.blocks:\n            block.up.weight.data.copy_(block.gate.weight)"
+        },
+        "up starts as a copy of gate. Every matrix is drawn by itself.",
+    ),
+    model(
+        "positions_start_as_tokens",
+        {
+            INIT: INIT
+            + "\n        n = min(vocab_size, max_len)\n        self.positions.weight.data[:n] = self.tokens.weight.data[:n]"
+        },
+        "The position table starts as a copy of the token table. Every matrix is drawn by itself.",
+    ),
+    model(
+        "token_0_starts_at_zero",
+        {INIT: INIT + "\n        self.tokens.weight.data[0] = 0"},
+        "Row 0 of the token table starts with zeros, as for padding. There is no padding: every row is drawn.",
+    ),
+    model(
+        "position_0_starts_at_zero",
+        {INIT: INIT + "\n        self.positions.weight.data[0] = 0"},
+        "Row 0 of the position table starts with zeros. Every row is drawn.",
+    ),
+    model(
+        "another_parameter_name",
+        {
+            "vocab_size: int, d_model: int, n_heads: int, n_layers: int": "V: int, d_model: int, n_heads: int, n_layers: int",
+            "self.tokens = nn.Embedding(vocab_size, d_model)": "vocab_size = V\n        self.tokens = nn.Embedding(vocab_size, d_model)",
+        },
+        "vocab_size has another name, so TinyGPT(vocab_size=..., ...) fails. Keep the names of the stub.",
+    ),
+    model(
+        "ids_as_bytes",
+        {"self.tokens(ids)": "self.tokens(ids.to(torch.uint8).long())"},
+        "The ids go through 8-bit numbers, so 256 becomes 0. Look up the ids as they are.",
+    ),
+    model(
+        "ids_as_short_ints",
+        {"self.tokens(ids)": "self.tokens(ids.short().long() % self.tokens.num_embeddings)"},
+        "The ids go through 16-bit numbers, so a vocabulary of more than 32,768 tokens is not looked up right. Look up the ids as they are.",
     ),
     model(
         "frozen_positions",
@@ -2985,6 +3249,20 @@ TINY_GPT: list[Entry] = [
         },
         "The position vectors of the first call are kept: longer inputs fail, and training does not reach them.",
     ),
+    model(
+        "position_rows_kept_for_the_next_call",
+        {
+            EMBED: "if len(getattr(self, 'rows', ())) != T:\n            self.rows = self.positions.weight[:T].clone()\n        x = self.tokens(ids) + self.rows"
+        },
+        "The position rows of a call are kept for the next one of the same length, so a changed table is not seen. Read the table in every call.",
+    ),
+    model(
+        "positions_kept_in_eval_mode",
+        {
+            EMBED: "if self.training:\n            rows = self.positions.weight\n        else:\n            if not hasattr(self, 'kept'):\n                self.kept = self.positions.weight.detach().clone()\n            rows = self.kept\n        x = self.tokens(ids) + rows[:T]"
+        },
+        "In evaluation mode the table of the first call is kept, so weights that are loaded later are not seen. Read the table in every call.",
+    ),
     right(
         "TinyGPT",
         "positions_by_lookup",
@@ -3050,6 +3328,7 @@ class TinyGPT(nn.Module):
             "self.positions.weight[:T]": "self.positions(self.numbers[:T])",
         },
     ),
+    right("TinyGPT", "eps_of_layer_norm", {"self.norm = nn.RMSNorm(d_model)": "self.norm = nn.RMSNorm(d_model, eps=1e-5)"}),
     right("TinyGPT", "truncated_normal", {INIT: "nn.init.trunc_normal_(parameter, std=0.02)"}),
 ]
 

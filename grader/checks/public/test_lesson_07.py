@@ -82,11 +82,13 @@ class TestLayerNorm:
 
     @pytest.mark.values
     def test_one_token_by_hand(self, student):
-        """(1, 1, 7, 7) has the variance 9; with eps=7 the root is 4"""
-        x, gain, bias = float64(*ROW), float64(1.0, 2.0, 1.0, 2.0), float64(0.0, 0.0, 10.0, 10.0)
+        """(1, 1, 7, 7) and (0, 0, 6, 6) have the variance 9; with eps=7 the root is 4"""
+        gain, bias = float64(1.0, 2.0, 1.0, 2.0), float64(0.0, 0.0, 10.0, 10.0)
         want = float64(-0.75, -1.5, 10.75, 11.5)
-        hint = "the mean is 4, the mean of the squared deviations 9, and eps belongs under the root"
-        assert_close(student(x, gain, bias, eps=7.0), want, case=given(x=x, gain=gain, bias=bias, eps=7.0), hint=hint)
+        for x, mean in ((float64(*ROW), 4), (float64(0.0, 0.0, 6.0, 6.0), 3)):
+            case = given(x=x, gain=gain, bias=bias, eps=7.0)
+            hint = f"the mean is {mean}, the mean of the squared deviations 9, and eps belongs under the root"
+            assert_close(student(x, gain, bias, eps=7.0), want, case=case, hint=hint)
 
     @pytest.mark.values
     def test_a_token_alone(self, student, draw):
@@ -107,12 +109,12 @@ class TestRmsNorm:
 
     @pytest.mark.values
     def test_one_token_by_hand(self, student):
-        """(1, 1, 7, 7) has the mean square 25; with eps=11 the root is 6"""
-        x, gain = float64(*ROW), float64(6.0, 3.0, 6.0, 0.0)
+        """(1, 1, 7, 7) and (0, 0, 6, 8) have the mean square 25; with eps=11 the root is 6"""
+        gain = float64(6.0, 3.0, 6.0, 0.0)
         hint = "the mean of the squares is 25, eps belongs under the root, and the gain multiplies as it is"
-        assert_close(
-            student(x, gain, eps=11.0), float64(1.0, 0.5, 7.0, 0.0), case=given(x=x, gain=gain, eps=11.0), hint=hint
-        )
+        for x, want in ((float64(*ROW), float64(1.0, 0.5, 7.0, 0.0)), (float64(0, 0, 6, 8), float64(0, 0, 6, 0))):
+            case = given(x=x, gain=gain, eps=11.0)
+            assert_close(student(x, gain, eps=11.0), want, case=case, hint=hint)
 
     @pytest.mark.values
     def test_a_token_alone(self, student, draw):
@@ -351,7 +353,7 @@ class TestBlockParameterCount:
     @pytest.mark.values
     def test_the_whole_block(self, student):
         """The defaults count 4 d^2 + 3 d f + 2 d"""
-        for d, f in ((1, 1), (3, 5), (8, 16)):
+        for d, f in ((1, 1), (3, 5), (3, 12), (8, 16)):
             assert_close(student(d, f), 4 * d * d + 3 * d * f + 2 * d, "the count", case=f"for d_model={d}, d_ff={f}")
 
 
