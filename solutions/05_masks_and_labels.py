@@ -982,9 +982,10 @@ print(f"entropy {entropy:.3f}; entropy / T {entropy / T:.3f}; inverted mask, one
 def is_causal(f: Callable[[Float[Tensor, "B T 8"]], Float[Tensor, "B T d_out"]]) -> bool:
     """Find out by experiment whether a model keeps the future hidden from the past.
 
-    f is a black box. It takes x of shape (B, T, 8), float64, for any B >= 1 and T >= 1, and
-    returns a float64 tensor (B, T, d_out) with some d_out >= 1. It is deterministic (no
-    dropout), returns finite numbers, and does not modify x. Nothing else is known about it.
+    f is a black box. It takes x of shape (B, T, 8), float64, for any B >= 1 and T >= 1 (as
+    long as T <= 1000 and B T <= 20 000), and returns a float64 tensor (B, T, d_out) with some
+    d_out >= 1. It is deterministic (no dropout), returns finite numbers, and does not modify
+    x. Nothing else is known about it.
 
     f is causal if out[b, t] depends on x[b, 0], ..., x[b, t] alone: on no later position and
     on no other sample of the batch. An output that depends on less, or on nothing, is fine.

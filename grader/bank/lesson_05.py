@@ -2885,4 +2885,51 @@ def is_causal(f):
         },
         slip="Only every other output row is looked at, and a leak may sit in a single one of the others.",
     ),
+    Mutant(
+        exercise="is_causal",
+        name="answers_in_turn",
+        source="""
+_asked = set()
+
+def is_causal(f):
+    check = torch.initial_seed()
+    first = check not in _asked
+    _asked.add(check)
+    return first
+""",
+        slip="It says True once and False from then on, whatever f is. Call f, and look whether what must not matter moves an output.",
+    ),
+    Mutant(
+        exercise="is_causal",
+        name="remembers_a_leak",
+        replace={
+            "def is_causal(f: Callable[[Float[Tensor, \"B T 8\"]], Float[Tensor, \"B T d_out\"]]) -> bool:": "def is_causal(f, leaks=[]):",
+            "if (moved.abs() > tolerance).any():\n                return False\n        for b": "if (moved.abs() > tolerance).any():\n                leaks.append(t)\n                break\n        for b",
+            "    return True": "    return not leaks",
+        },
+        slip="The list of leaks is made once, with the function, so that a leak of one model counts against all later ones. Make it inside.",
+    ),
+    Variant(
+        exercise="is_causal",
+        name="long_inputs_too",
+        source="""
+def is_causal(f):
+    for T in [*range(1, 13), 16, 64, 250]:
+        x = torch.randn(5, T, 8, dtype=torch.float64)
+        out = f(x)
+        for t in range(T) if T <= 16 else (0, T // 2, T - 2):
+            for others in (False, True):
+                y = torch.randn(5, T, 8, dtype=torch.float64)
+                kept = slice(2, 3) if others else slice(None)
+                y[kept, : t + 1] = x[kept, : t + 1]
+                if (f(y) - out)[kept, : t + 1].abs().max() > 1e-8 * out.abs().max():
+                    return False
+        for b in range(5):
+            y = torch.randn(5, T, 8, dtype=torch.float64)
+            y[b] = x[b]
+            if (f(y)[b] - out[b]).abs().max() > 1e-8 * out.abs().max():
+                return False
+    return True
+""",
+    ),
 ]

@@ -1,7 +1,6 @@
 """Hidden checks of lesson 05."""
 
 import math
-from functools import lru_cache
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ from grader.checks.assertions import (
     given,
     gradients,
 )
-from grader.checks.public.test_lesson_05 import assert_mask, assert_verdict
+from grader.checks.public.test_lesson_05 import assert_mask, assert_verdicts
 
 PLACES = ("query", "key")
 AXES = ("query", "feature")
@@ -857,27 +856,26 @@ class TestCompletionLossMask:
 # ------------------------------------------------------------------------------------------------ models for is_causal
 
 
-@lru_cache(maxsize=256)
 def weights(T):
     """Fixed numbers between 0.5 and 1.5, (T, T), which begin alike for all T."""
     i = torch.arange(T, dtype=torch.float64)
     return 1 + 0.5 * torch.cos(2.1 * i[:, None] + 1.3 * i * i + 0.4)
 
 
-@lru_cache(maxsize=256)
 def past(T):
     return torch.ones(T, T, dtype=torch.bool).tril()
 
 
 def mixing(visible=past):
     """A model whose output t is a weighted sum of the inputs that row t of visible(T) shows."""
-    mixers = {}
+    mixers = {}  # for small T only: the answer chooses how many different ones there are
 
     def f(x):
         T = x.shape[1]
-        if T not in mixers:
-            mixers[T] = weights(T) * visible(T)
-        return mixers[T] @ x
+        mixer = mixers[T] if T in mixers else weights(T) * visible(T)
+        if T <= 16:
+            mixers[T] = mixer
+        return mixer @ x
 
     return f
 
@@ -930,232 +928,230 @@ class TestIsCausal:
     """Each check has a model without a leak beside those with one: an answer that always says the same passes none."""
 
     @pytest.mark.causality
-    def test_mask_off_by_one(self, student):
+    def test_mask_off_by_one(self, student, draw):
         """Finds a mask that shows one position too many, and a shift that wraps around"""
-        assert_verdict(student, mixing(), True, "a model whose output t is a weighted sum of the inputs 0 to t")
-        assert_verdict(
+        too_many, wraps = mixing(lambda T: everything(T).tril(1)), lambda x: x.roll(1, dims=1)
+        assert_verdicts(
             student,
-            mixing(lambda T: everything(T).tril(1)),
-            False,
-            "a model whose output t reads the inputs 0 to t + 1",
-        )
-        assert_verdict(
-            student,
-            lambda x: x.roll(1, dims=1),
-            False,
-            "a shift by one place that brings the last input to the front (roll)",
+            draw,
+            (mixing(), True, "a model whose output t is a weighted sum of the inputs 0 to t"),
+            (too_many, False, "a model whose output t reads the inputs 0 to t + 1"),
+            (wraps, False, "a shift by one place that brings the last input to the front (roll)"),
         )
 
     @pytest.mark.causality
     def test_attention(self, student, draw):
         """Tells causal attention from attention without a mask, with an inverted one, with one open head of four"""
-        assert_verdict(student, heads(draw, [past]), True, "attention with a causal mask")
-        assert_verdict(student, heads(draw, [everything]), False, "attention without a mask")
-        assert_verdict(
+        inverted, one_open = [lambda T: past(T).T], [past, past, everything, past]
+        assert_verdicts(
             student,
-            heads(draw, [lambda T: past(T).T]),
-            False,
-            "attention in which every query sees itself and its future",
-        )
-        assert_verdict(
-            student,
-            heads(draw, [past, past, everything, past]),
-            False,
-            "attention in which one head of four has no mask",
+            draw,
+            (heads(draw, [past]), True, "attention with a causal mask"),
+            (heads(draw, [everything]), False, "attention without a mask"),
+            (heads(draw, inverted), False, "attention in which every query sees itself and its future"),
+            (heads(draw, one_open), False, "attention in which one head of four has no mask"),
         )
 
     @pytest.mark.causality
-    def test_single_row(self, student):
+    def test_single_row(self, student, draw):
         """Finds a leak into a single output row: the first, the middle one, the last but one"""
-        assert_verdict(student, mixing(past_and(lambda T: (T - 1, 0))), True, "a weighted sum of the past")
+        models = [(mixing(past_and(lambda T: (T - 1, 0))), True, "a weighted sum of the past")]
         for row, where in (
             (lambda T: 0, "the first row"),
             (lambda T: T // 2, "the middle row"),
             (lambda T: T - 2, "the last row but one"),
         ):
             model = f"a weighted sum of the past in which {where} alone also reads the last input"
-            assert_verdict(student, mixing(past_and(lambda T, r=row: (r(T), T - 1))), False, model)
+            models.append((mixing(past_and(lambda T, r=row: (r(T), T - 1))), False, model))
         but_last = mixing(lambda T: past(T) | (torch.arange(T) < T - 1))
-        assert_verdict(
-            student, but_last, False, "a model whose mask hides the last position only, and nothing else of the future,"
-        )
+        words = "a model whose mask hides the last position only, and nothing else of the future,"
+        assert_verdicts(student, draw, *models, (but_last, False, words))
 
     @pytest.mark.causality
-    def test_far_ahead_and_near(self, student):
+    def test_far_ahead_and_near(self, student, draw):
         """Finds a leak from exactly one place far ahead, and leaks inside blocks of four positions"""
-        assert_verdict(
-            student,
-            mixing(lambda T: everything(T).tril(-3)),
-            True,
-            "a model whose output t reads the inputs up to t - 3",
-        )
+        up_to = mixing(lambda T: everything(T).tril(-3))
         ahead = mixing(lambda T: past(T) | torch.ones(T, T, dtype=torch.bool).triu(9).tril(9))
-        assert_verdict(student, ahead, False, "a weighted sum of the past in which output t also reads the input t + 9")
+        models = [
+            (up_to, True, "a model whose output t reads the inputs up to t - 3"),
+            (ahead, False, "a weighted sum of the past in which output t also reads the input t + 9"),
+        ]
         for row, column in ((0, 1), (1, 2), (3, 8), (2, 7)):
             single = mixing(past_and(lambda T, cell=(row, column): cell))
             model = f"a weighted sum of the past in which output {row} also reads the input {column}"
-            assert_verdict(student, single, False, model)
+            models.append((single, False, model))
         block = mixing(lambda T: past(T) | (torch.arange(T)[:, None] // 4 == torch.arange(T) // 4))
-        assert_verdict(student, block, False, "a model in which the four positions of a block see each other")
+        words = "a model in which the four positions of a block see each other"
+        assert_verdicts(student, draw, *models, (block, False, words))
 
     @pytest.mark.causality
-    def test_one_channel(self, student):
+    def test_one_channel(self, student, draw):
         """Finds a leak in one channel of the output, and one from a single channel of the input"""
         channel = torch.zeros(8, dtype=torch.float64)
         channel[5] = 1.0
         causal, open_ = mixing(), mixing(everything)
-        assert_verdict(
-            student,
-            lambda x: torch.cat([causal(x), x.tanh()], -1),
-            True,
-            "a weighted sum of the past beside a map of each input",
-        )
-        assert_verdict(
-            student,
-            lambda x: causal(x) + open_(x) * channel,
-            False,
-            "a weighted sum that reads the future in output channel 5 alone",
-        )
-        assert_verdict(
-            student,
-            lambda x: causal(x) + open_(x * channel),
-            False,
-            "a weighted sum that reads the future of input channel 5 alone",
-        )
+        beside = lambda x: torch.cat([causal(x), x.tanh()], -1)  # noqa: E731
+        out_of_one = lambda x: causal(x) + open_(x) * channel  # noqa: E731
+        into_one = lambda x: causal(x) + open_(x * channel)  # noqa: E731
         cancels = lambda x: causal(x) + (open_(x) - causal(x))[..., :1] * torch.tensor([1.0, -1.0] * 4, dtype=x.dtype)  # noqa: E731
-        assert_verdict(student, cancels, False, "a weighted sum whose channels read the future with alternating signs")
-
-    @pytest.mark.causality
-    def test_norm_over_time(self, student):
-        """Tells a norm over the features from a norm over time"""
-        causal = mixing()
-        assert_verdict(
-            student, lambda x: F.layer_norm(causal(x), (8,)), True, "a causal model with a layer norm over its features"
-        )
-        over_time = lambda x: F.layer_norm(causal(x), causal(x).shape[1:])  # noqa: E731
-        assert_verdict(student, over_time, False, "a causal model with a layer norm over time and features together")
-        first_norm = lambda x: mixing(everything)(F.layer_norm(x, (8,), eps=1e-30))  # noqa: E731
-        assert_verdict(student, first_norm, False, "a model without a mask that normalizes each input first")
-        scaled = lambda x: causal(x) / (causal(x).square().mean(1, keepdim=True) + 1e-5).sqrt()  # noqa: E731
-        assert_verdict(
-            student, scaled, False, "a causal model whose channels are divided by their root mean square over time"
-        )
-
-    @pytest.mark.causality
-    def test_pooled_statistic(self, student):
-        """Finds a faint trace of the whole sequence, a gate made from it, a future multiplied by the own input"""
-        assert_verdict(student, running_mean, True, "a running mean")
-        faint = lambda x: running_mean(x) + 1e-3 * x.mean(1, keepdim=True)  # noqa: E731
-        assert_verdict(student, faint, False, "a running mean plus a thousandth of the mean over the whole sequence")
-        gate = lambda x: running_mean(x) * x.mean(1, keepdim=True).sigmoid()  # noqa: E731
-        assert_verdict(student, gate, False, "a running mean times a gate that is made from the whole sequence")
-        product = lambda x: x * (x.flip(1).cumsum(1).flip(1) - x)  # noqa: E731
-        assert_verdict(
-            student, product, False, "a model whose output t is the input t times the sum of all later inputs"
-        )
-
-    @pytest.mark.causality
-    def test_without_a_gradient(self, student):
-        """Finds leaks that pass through a detached maximum or a comparison"""
-        assert_verdict(student, lambda x: x.cummax(1).values.detach(), True, "a detached running maximum")
-        by_maximum = lambda x: x / x.detach().abs().amax((1, 2), keepdim=True)  # noqa: E731
-        assert_verdict(
-            student, by_maximum, False, "a model that divides by the (detached) largest entry of the whole sequence"
-        )
-        sign = lambda x: x.cumsum(1) + 0.5 * (x.sum((1, 2), keepdim=True) > 0).to(x.dtype)  # noqa: E731
-        assert_verdict(student, sign, False, "a running sum plus 1/2 if the sum over the whole sequence is positive")
-
-    @pytest.mark.causality
-    def test_only_long_inputs(self, student):
-        """Finds leaks that show only beyond 8 positions"""
-        assert_verdict(
+        assert_verdicts(
             student,
-            mixing(lambda T: past(T) & (torch.arange(T) < 8)),
-            True,
-            "a model that reads the first eight positions of the past",
+            draw,
+            (beside, True, "a weighted sum of the past beside a map of each input"),
+            (out_of_one, False, "a weighted sum that reads the future in output channel 5 alone"),
+            (into_one, False, "a weighted sum that reads the future of input channel 5 alone"),
+            (cancels, False, "a weighted sum whose channels read the future with alternating signs"),
         )
+
+    @pytest.mark.causality
+    def test_norm_over_time(self, student, draw):
+        """Tells a norm over the features from a norm over time"""
+        causal, open_ = mixing(), mixing(everything)
+        over_features = lambda x: F.layer_norm(causal(x), (8,))  # noqa: E731
+        over_time = lambda x: F.layer_norm(causal(x), causal(x).shape[1:])  # noqa: E731
+        first_norm = lambda x: open_(F.layer_norm(x, (8,), eps=1e-30))  # noqa: E731
+        scaled = lambda x: causal(x) / (causal(x).square().mean(1, keepdim=True) + 1e-5).sqrt()  # noqa: E731
+        assert_verdicts(
+            student,
+            draw,
+            (over_features, True, "a causal model with a layer norm over its features"),
+            (over_time, False, "a causal model with a layer norm over time and features together"),
+            (first_norm, False, "a model without a mask that normalizes each input first"),
+            (scaled, False, "a causal model whose channels are divided by their root mean square over time"),
+        )
+
+    @pytest.mark.causality
+    def test_pooled_statistic(self, student, draw):
+        """Finds a faint trace of the whole sequence, a gate made from it, a future multiplied by the own input"""
+        faint = lambda x: running_mean(x) + 1e-3 * x.mean(1, keepdim=True)  # noqa: E731
+        gate = lambda x: running_mean(x) * x.mean(1, keepdim=True).sigmoid()  # noqa: E731
+        product = lambda x: x * (x.flip(1).cumsum(1).flip(1) - x)  # noqa: E731
+        assert_verdicts(
+            student,
+            draw,
+            (running_mean, True, "a running mean"),
+            (faint, False, "a running mean plus a thousandth of the mean over the whole sequence"),
+            (gate, False, "a running mean times a gate that is made from the whole sequence"),
+            (product, False, "a model whose output t is the input t times the sum of all later inputs"),
+        )
+
+    @pytest.mark.causality
+    def test_without_a_gradient(self, student, draw):
+        """Finds leaks that pass through a detached maximum or a comparison"""
+        running = lambda x: x.cummax(1).values.detach()  # noqa: E731
+        by_maximum = lambda x: x / x.detach().abs().amax((1, 2), keepdim=True)  # noqa: E731
+        sign = lambda x: x.cumsum(1) + 0.5 * (x.sum((1, 2), keepdim=True) > 0).to(x.dtype)  # noqa: E731
+        assert_verdicts(
+            student,
+            draw,
+            (running, True, "a detached running maximum"),
+            (by_maximum, False, "a model that divides by the (detached) largest entry of the whole sequence"),
+            (sign, False, "a running sum plus 1/2 if the sum over the whole sequence is positive"),
+        )
+
+    @pytest.mark.causality
+    def test_only_long_inputs(self, student, draw):
+        """Finds leaks that show only beyond 8 positions"""
+        first_eight = mixing(lambda T: past(T) & (torch.arange(T) < 8))
         built_for_eight = mixing(lambda T: past(T) | (torch.arange(T)[:, None] >= 8))
-        assert_verdict(
-            student, built_for_eight, False, "a model whose mask ends at position 8: later outputs read everything"
-        )
         switch = lambda x: x.cumsum(1) if x.shape[1] < 12 else x.cumsum(1) + x.mean(1, keepdim=True)  # noqa: E731
-        assert_verdict(
-            student, switch, False, "a running sum that adds the mean of the whole sequence from a length of 12 on"
+        assert_verdicts(
+            student,
+            draw,
+            (first_eight, True, "a model that reads the first eight positions of the past"),
+            (built_for_eight, False, "a model whose mask ends at position 8: later outputs read everything"),
+            (switch, False, "a running sum that adds the mean of the whole sequence from a length of 12 on"),
+            questions=4,  # nearly all lengths are tried before these leaks show
         )
 
     @pytest.mark.causality
-    def test_only_some_lengths(self, student):
+    def test_only_some_lengths(self, student, draw):
         """Finds leaks that show at some lengths only: at 1, up to 2, at exactly 7, where blocks of four are incomplete"""
-        assert_verdict(student, lambda x: x[..., :1], True, "a model that gives back one channel of its input")
         short = mixing(lambda T: everything(T) if T <= 2 else past(T))
-        assert_verdict(student, short, False, "a model that leaves its mask out for inputs of 2 positions or fewer")
         seven = mixing(lambda T: everything(T) if T == 7 else past(T))
-        assert_verdict(student, seven, False, "a model whose mask is missing for inputs of exactly 7 positions")
         alone = lambda x: x + (x.roll(1, dims=0) if x.shape[1] == 1 else 0.0)  # noqa: E731
-        assert_verdict(student, alone, False, "a model that mixes the samples of a batch where T = 1, and only there,")
         rest = mixing(lambda T: past(T) | (torch.arange(T)[:, None] >= T - T % 4))
-        assert_verdict(student, rest, False, "a model whose last block of fewer than four positions has no mask")
+        assert_verdicts(
+            student,
+            draw,
+            (lambda x: x[..., :1], True, "a model that gives back one channel of its input"),
+            (short, False, "a model that leaves its mask out for inputs of 2 positions or fewer"),
+            (seven, False, "a model whose mask is missing for inputs of exactly 7 positions"),
+            (alone, False, "a model that mixes the samples of a batch where T = 1, and only there,"),
+            (rest, False, "a model whose last block of fewer than four positions has no mask"),
+        )
 
     @pytest.mark.causality
-    def test_one_sample(self, student):
+    def test_one_sample(self, student, draw):
         """Finds a leak in one sample of the batch only"""
         causal, open_ = mixing(), mixing(everything)
-        assert_verdict(student, lambda x: causal(x).tanh(), True, "a causal model with tanh")
+        models = [(lambda x: causal(x).tanh(), True, "a causal model with tanh")]
         for sample in (0, 1, 2):
             chosen = lambda x, s=sample: (torch.arange(len(x)) == s)[:, None, None]  # noqa: E731
-            model = f"a model whose mask is missing for sample {sample} of the batch"
-            assert_verdict(student, lambda x, c=chosen: torch.where(c(x), open_(x), causal(x)), False, model)
+            leaks = lambda x, c=chosen: torch.where(c(x), open_(x), causal(x))  # noqa: E731
+            models.append((leaks, False, f"a model whose mask is missing for sample {sample} of the batch"))
+        assert_verdicts(student, draw, *models)
 
     @pytest.mark.causality
-    def test_batch_taken_for_time(self, student):
+    def test_batch_taken_for_time(self, student, draw):
         """Finds one sample leaking into another"""
         causal = mixing()
-        assert_verdict(student, lambda x: causal(x) - x, True, "a weighted sum of the past minus the input")
-        assert_verdict(
+        turned = lambda x: causal(x.transpose(0, 1)).transpose(0, 1)  # noqa: E731
+        assert_verdicts(
             student,
-            lambda x: causal(x.transpose(0, 1)).transpose(0, 1),
-            False,
-            "a model that takes the batch axis for time",
+            draw,
+            (lambda x: causal(x) - x, True, "a weighted sum of the past minus the input"),
+            (turned, False, "a model that takes the batch axis for time"),
+            (lambda x: causal(x) - x.mean(0), False, "a model that subtracts the mean over the batch"),
+            (lambda x: causal(x) + x[-1:], False, "a model in which every sample reads the last one"),
         )
-        assert_verdict(
-            student, lambda x: causal(x) - x.mean(0), False, "a model that subtracts the mean over the batch"
-        )
-        assert_verdict(student, lambda x: causal(x) + x[-1:], False, "a model in which every sample reads the last one")
 
     @pytest.mark.numerics
-    def test_large_outputs(self, student):
+    def test_large_outputs(self, student, draw):
         """Accepts rounding in outputs of 1e8, and still finds a leak in them"""
-        large = "a causal convolution by Fourier transforms, with outputs of 1e8"
-        assert_verdict(student, lambda x: fft_convolution(x, 1e8), True, large)
+        convolution = lambda x: fft_convolution(x, 1e8)  # noqa: E731
         leak = lambda x: fft_convolution(x, 1e8) + 1e5 * x.mean(1, keepdim=True)  # noqa: E731
-        assert_verdict(student, leak, False, "the same plus the mean over the whole sequence, times 1e5,")
+        words = "a causal convolution by Fourier transforms, with outputs of 1e8"
+        assert_verdicts(
+            student,
+            draw,
+            (convolution, True, words),
+            (leak, False, f"{words}, plus the mean over the whole sequence, times 1e5,"),
+        )
 
     @pytest.mark.numerics
-    def test_small_outputs(self, student):
+    def test_small_outputs(self, student, draw):
         """Finds a leak in outputs of 1e-12"""
         causal, open_ = mixing(), mixing(everything)
-        assert_verdict(student, lambda x: 1e-12 * causal(x), True, "a causal model with outputs of 1e-12")
-        assert_verdict(student, lambda x: 1e-12 * open_(x), False, "a model without a mask, with outputs of 1e-12,")
+        assert_verdicts(
+            student,
+            draw,
+            (lambda x: 1e-12 * causal(x), True, "a causal model with outputs of 1e-12"),
+            (lambda x: 1e-12 * open_(x), False, "a model without a mask, with outputs of 1e-12,"),
+        )
 
     @pytest.mark.numerics
-    def test_constant_output(self, student):
+    def test_constant_output(self, student, draw):
         """Accepts outputs that are zero whatever the input is, and tells them from outputs that are mostly zero"""
         zeros = torch.zeros(1, 1, 3, dtype=torch.float64)
-        assert_verdict(
-            student, lambda x: zeros.expand(*x.shape[:2], 3), True, "a model that returns zeros whatever its input is"
-        )
         last = lambda x: torch.where(torch.arange(x.shape[1])[:, None] == 0, x[:, -1:], 0.0)  # noqa: E731
-        assert_verdict(student, last, False, "a model that returns zeros, but the last input at position 0,")
+        assert_verdicts(
+            student,
+            draw,
+            (lambda x: zeros.expand(*x.shape[:2], 3), True, "a model that returns zeros whatever its input is"),
+            (last, False, "a model that returns zeros, but the last input at position 0,"),
+        )
 
     @pytest.mark.values
-    def test_networks(self, student):
+    def test_networks(self, student, draw):
         """Tells a block with dropout switched off from a recurrent network that reads both ways"""
         block = nn.Sequential(nn.Linear(8, 4), nn.GELU(), nn.Dropout(0.5)).double().eval()
         both = nn.RNN(8, 3, batch_first=True, bidirectional=True).double()
         causal = mixing()
-        assert_verdict(
-            student, lambda x: block(causal(x)).detach(), True, "a causal model with dropout that is switched off"
-        )
-        assert_verdict(
-            student, lambda x: both(x)[0].detach(), False, "a recurrent network that reads in both directions"
+        dropout = "a causal model with dropout that is switched off"
+        assert_verdicts(
+            student,
+            draw,
+            (lambda x: block(causal(x)).detach(), True, dropout),
+            (lambda x: both(x)[0].detach(), False, "a recurrent network that reads in both directions"),
         )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.checks import exercise
-from grader.checks.assertions import assert_close, assert_dtype, assert_shape, given, require, show
+from grader.checks.assertions import assert_close, assert_dtype, assert_shape, fail, given, require, show
 
 T, F = True, False
 PLACES = ("query", "key")
@@ -245,11 +245,13 @@ class TestCompletionLossMask:
 @exercise("is_causal")
 class TestIsCausal:
     @pytest.mark.causality
-    def test_running_sum_against_mean_over_time(self, student):
+    def test_running_sum_against_mean_over_time(self, student, draw):
         """A running sum is causal, a mean over the whole sequence is not"""
-        assert_verdict(student, lambda x: x.cumsum(1), True, "a running sum over time")
-        assert_verdict(
-            student, lambda x: x + x.mean(1, keepdim=True), False, "a model that adds the mean over the whole sequence"
+        assert_verdicts(
+            student,
+            draw,
+            (lambda x: x.cumsum(1), True, "a running sum over time"),
+            (lambda x: x + x.mean(1, keepdim=True), False, "a model that adds the mean over the whole sequence"),
         )
 
 
@@ -260,12 +262,36 @@ def assert_verdict_type(verdict):
     require(isinstance(value, bool), f"is_causal returned {show(verdict)}; {words}", evidence=show(verdict))
 
 
-def assert_verdict(student, f, truth, model):
-    verdict = student(f)
-    assert_verdict_type(verdict)
-    words = {True: "causal", False: "not causal"}
-    require(
-        bool(verdict) == truth,
-        f"{model} is {words[truth]}, but is_causal returned {bool(verdict)}",
-        evidence=bool(verdict),
-    )
+def assert_verdicts(student, draw, *models, questions=7):
+    """The verdicts on all models (function, whether it is causal, in words) are right; the first wrong one is told.
+
+    The first model is the causal one. So that only an answer that looks at the models can know when it is asked about
+    that one, the order is drawn, and some of the others are asked about again until there are `questions` in all; once
+    in 16 times the causal model is, too. Of all fixed sequences of answers none fits more often than once in `questions`.
+    """
+    again = draw.integers(max(questions - len(models), 0), low=1, high=len(models)).tolist()
+    if int(draw.integers(high=16)) == 0:
+        again.append(0)
+    asked = [*range(len(models)), *again]
+    verdicts = [[] for _ in models]
+    for place in draw.permutation(len(asked)).tolist():
+        f, _, _ = models[asked[place]]
+        verdict = student(black_box(f))
+        assert_verdict_type(verdict)
+        verdicts[asked[place]].append(bool(verdict))
+    for (_, truth, model), found in zip(models, verdicts, strict=True):
+        happened = f"{model} is {'causal' if truth else 'not causal'}, but is_causal returned {not truth}"
+        if truth in found:
+            happened += f" (and {truth} when it was asked about the same model another time)"
+        require(set(found) == {truth}, happened, evidence=not truth)
+
+
+def black_box(f):
+    """f as an answer gets it: all look alike, and none takes inputs for which a (T, T) matrix would fill the memory."""
+
+    def box(x):
+        if x.dim() > 1 and (x.shape[1] > 1000 or x.shape[:2].numel() > 20_000):
+            fail(f"f was called with x of shape {tuple(x.shape)}; it takes up to 1000 positions, and B T up to 20 000")
+        return f(x)
+
+    return box
