@@ -1437,7 +1437,9 @@ def decode_step(model, ids, cache, visible=None):
     Mutant(
         exercise="decode_step",
         name="cropped_positions",
-        replace={"(counts - 1).clamp(min=0)": "(counts - 1).clamp(min=0, max=getattr(model, 'max_len', 10**9) - 1)"},
+        replace={
+            "    x = model.embed(ids, (counts - 1).clamp(min=0))  # (B, T_new, d_model)\n": "    positions = (counts - 1).clamp(min=0)\n    while True:\n        try:\n            x = model.embed(ids, positions)\n            break\n        except ValueError:\n            positions = positions.clamp(max=int(positions.max()) - 1)\n"
+        },
         slip="Positions beyond the model's end are set to its last one. The model's ValueError should come through.",
     ),
     Mutant(
@@ -2047,21 +2049,23 @@ def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
     Mutant(
         exercise="generate",
         name="crops_the_context",
-        replace={"prefill(model, ids, pad_id)": "prefill(model, ids[:, -model.max_len :], pad_id)", "decode_step(model, ids[:, -1:], cache)": "decode_step(model, ids[:, -1:], cache) if ids.shape[1] <= model.max_len else prefill(model, ids[:, -model.max_len :], pad_id)"},
+        replace={
+            "            if step == 0 or not use_cache:\n                logits, cache = prefill(model, ids, pad_id)\n            else:\n                logits, cache = decode_step(model, ids[:, -1:], cache)\n": "            try:\n                if step == 0 or not use_cache:\n                    logits, cache = prefill(model, ids, pad_id)\n                else:\n                    logits, cache = decode_step(model, ids[:, -1:], cache)\n            except ValueError:\n                logits, cache = prefill(model, ids[:, 1:], pad_id)\n"
+        },
         slip="Beyond the model's end the oldest tokens are cropped. That renumbers every position; here the ValueError is wanted.",
     ),
     Mutant(
         exercise="generate",
         name="refuses_the_last_two_places",
         replace={
-            "    cache = None\n    with": "    cache = None\n    if ids.shape[1] + n >= model.max_len:\n        raise ValueError('too long')\n    with"
+            "    cache = None\n    with": "    cache = None\n    model.embed(ids[:0, :1], torch.tensor([ids.shape[1] + n]))  # is there such a position?\n    with"
         },
         slip="It refuses when T + n reaches max_len, but the last new token is never fed: n = max_len - T + 1 fits.",
     ),
     Mutant(
         exercise="generate",
         name="refuses_the_last_place",
-        replace={"    cache = None\n    with": "    cache = None\n    if ids.shape[1] + n > model.max_len:\n        raise ValueError('too long')\n    with"},
+        replace={"    cache = None\n    with": "    cache = None\n    model.embed(ids[:0, :1], torch.tensor([ids.shape[1] + n - 1]))  # is there such a position?\n    with"},
         slip="It refuses when T + n reaches beyond max_len, but the last new token is never fed: n = max_len - T + 1 fits.",
     ),
     Mutant(
@@ -2690,6 +2694,64 @@ def decode_flops(t, L, d_model, n_heads, n_kv_heads, d_head, d_ff, vocab_size, B
             "(counts - 1).clamp(min=0)": "(counts - 1).clamp(0, model.max_len)",
         },
         slip="It reads model.max_len. A model offers embed, blocks and unembed, and nothing else that you may use.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="full_forward_pass",
+        source="""
+def decode_step(model, ids, cache, visible=None):
+    ids = ids if cache is None else torch.cat([cache, ids], dim=1)
+    return full_logits(model, ids)[:, -1], ids
+""",
+        slip="It keeps the tokens and runs full_logits over all of them: the past goes through the model at every step, and padding is seen.",
+    ),
+    Mutant(
+        exercise="prefill",
+        name="full_forward_pass",
+        source="""
+def prefill(model, ids, pad_id=None):
+    return full_logits(model, ids)[:, -1], None
+""",
+        slip="full_logits sees the padding, and leaves no cache behind.",
+    ),
+    Mutant(
+        exercise="generate",
+        name="full_forward_passes",
+        source="""
+def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
+    with torch.no_grad():
+        for _ in range(n):
+            ids = torch.cat([ids, full_logits(model, ids)[:, -1].argmax(-1, keepdim=True)], dim=1)
+    return ids
+""",
+        slip="It runs full_logits over the whole sequence at every step: there is no cache, padding is seen, and eos_id ends nothing.",
+    ),
+    Mutant(
+        exercise="generate",
+        name="asks_for_max_len",
+        replace={"    cache = None\n    with": "    cache = None\n    if n > model.max_len - ids.shape[1] + 1:\n        raise ValueError('too long')\n    with"},
+        slip="It reads model.max_len. A model offers embed, blocks and unembed, and nothing else that you may use.",
+    ),
+    Mutant(
+        exercise="decode_step",
+        name="eval_and_back",
+        replace={
+            "    new_layers = []\n": "    mode = model.training\n    model.eval()\n    new_layers = []\n",
+            "    return model.unembed(x[:, -1])": "    model.train(mode)\n    return model.unembed(x[:, -1])",
+        },
+        slip="It reads and switches the mode of the model. That is the caller's business; a model offers embed, blocks and unembed, and nothing else that you may use.",
+    ),
+    Mutant(
+        exercise="generate",
+        name="eval_and_back",
+        replace={"    cache = None\n    with": "    cache = None\n    mode = model.training\n    model.eval()\n    with", "    return ids": "    model.train(mode)\n    return ids\n"},
+        slip="It reads and switches the mode of the model. That is the caller's business; a model offers embed, blocks and unembed, and nothing else that you may use.",
+    ),
+    Mutant(
+        exercise="prefill",
+        name="asks_for_parameters",
+        replace={"    visible = torch.ones_like(": "    ids = ids.to(next(model.parameters()).device)\n    visible = torch.ones_like("},
+        slip="It reads model.parameters(). A model offers embed, blocks and unembed, and nothing else that you may use.",
     ),
     Mutant(
         exercise="prefill",

@@ -18,63 +18,53 @@ from grader.checks.assertions import (
 )
 
 
-class ToyBlock:
-    """One block of a `ToyModel`: tanh instead of norms, and no FFN."""
+class Uses:
+    """How a model was used: its pieces one by one, positions fed and sent through a block, whether a graph was built."""
 
-    def __init__(self, draw, model, n_heads, d_model, d_k, d_v):
-        self.model, self.n_heads, self.widths = model, n_heads, (d_k, d_k, d_v)
-        self.w_in, self.w_out = draw(d_model, n_heads * (2 * d_k + d_v)), draw(n_heads * d_v, d_model)
-
-    def qkv(self, x):
-        self.model.through_blocks += x.shape[0] * x.shape[1]
-        return self._split(x)
-
-    def finish(self, x, heads):
-        self.model.built_graph |= heads.requires_grad
-        return self._join(x, heads)
-
-    def whole(self, x):
-        """The block on a whole sequence, causal, without any cache."""
-        q, k, v = self._split(x)
-        return self._join(x, torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
-
-    def _split(self, x):
-        heads = (torch.tanh(x) @ self.w_in).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        return heads.split(self.widths, dim=-1)
-
-    def _join(self, x, heads):
-        return x + torch.tanh(heads.transpose(1, 2).flatten(2) @ self.w_out)
-
-
-class ToyModel:
-    """A random model with learned positions that offers what the lesson's table lists, and keeps count of its use."""
-
-    def __init__(self, draw, *, vocab=11, d_model=5, n_heads=3, d_k=2, d_v=4, n_layers=2, max_len=16):
-        self.token, self.position, self.head = (
-            draw(vocab, d_model),
-            draw(max_len, d_model, scale=2.0),
-            draw(d_model, vocab),
-        )
-        self.blocks = [ToyBlock(draw, self, n_heads, d_model, d_k, d_v) for _ in range(n_layers)]
-        self.max_len, self.training = max_len, True
+    def __init__(self):
         self.forget()
 
     def forget(self):
         """Set the counts back."""
         self.calls, self.fed, self.through_blocks, self.built_graph = [], 0, 0, False
 
+
+class ToyBlock:
+    """A block as answers get it: what the lesson's table lists. tanh instead of norms, and no FFN."""
+
+    def __init__(self, layer, sizes, uses):
+        self._layer, self._sizes, self._uses = layer, sizes, uses
+
+    def qkv(self, x):
+        self._uses.through_blocks += x.shape[0] * x.shape[1]
+        return split(x, self._layer[0], self._sizes)
+
+    def finish(self, x, heads):
+        self._uses.built_graph |= heads.requires_grad
+        return join(x, heads, self._layer[1])
+
+
+class ToyModel:
+    """A model as answers get it: what the lesson's table lists, and the mode, which they leave alone."""
+
+    def __init__(self, token, position, head, blocks, uses):
+        self._token, self._position, self._head, self._uses = token, position, head, uses
+        self.blocks, self.training = blocks, True
+
+    def __getattr__(self, name):
+        raise AttributeError(f"a model offers embed, blocks and unembed, and nothing else that you may use: no {name}")
+
     def embed(self, ids, positions):
-        if int(positions.min()) < 0 or int(positions.max()) >= self.max_len:
-            raise ValueError(
-                f"positions {int(positions.min())} to {int(positions.max())} were asked for, "
-                f"but this model has 0 to {self.max_len - 1}"
-            )
-        self.calls.append(ids.shape[1])
-        self.fed += ids.numel()
-        return self.token[ids] + self.position[positions]
+        last = len(self._position) - 1
+        if int(positions.min()) < 0 or int(positions.max()) > last:
+            asked = f"positions {int(positions.min())} to {int(positions.max())} were asked for"
+            raise ValueError(f"{asked}, but this model has 0 to {last}")
+        self._uses.calls.append(ids.shape[1])
+        self._uses.fed += ids.numel()
+        return self._token[ids] + self._position[positions]
 
     def unembed(self, x):
-        return x @ self.head
+        return x @ self._head
 
     def train(self, mode=True):
         self.training = mode
@@ -83,14 +73,30 @@ class ToyModel:
     def eval(self):
         return self.train(False)
 
-    def parameters(self):
-        return [self.token, self.position, self.head]
+
+class Toy:
+    """A random model with learned positions, and what the checks know of it.
+
+    Answers get `model` alone. What is expected of them is computed here, from the same weights, and nothing of that
+    can be reached from the model.
+    """
+
+    def __init__(self, draw, *, vocab=11, d_model=5, n_heads=3, d_k=2, d_v=4, n_layers=2, max_len=16):
+        self.token, self.position = draw(vocab, d_model), draw(max_len, d_model, scale=2.0)
+        self.head = draw(d_model, vocab)
+        self.sizes = (n_heads, d_k, d_v)
+        width = n_heads * (2 * d_k + d_v)
+        self.layers = [(draw(d_model, width), draw(n_heads * d_v, d_model)) for _ in range(n_layers)]
+        self.uses = Uses()
+        blocks = [ToyBlock(layer, self.sizes, self.uses) for layer in self.layers]
+        self.model = ToyModel(self.token, self.position, self.head, blocks, self.uses)
 
     def logits(self, ids):
-        """The logits of every position, by the full forward pass."""
+        """The logits of every position, by the full forward pass, without any cache."""
         x = self.token[ids] + self.position[: ids.shape[1]]
-        for block in self.blocks:
-            x = block.whole(x)
+        for w_in, w_out in self.layers:
+            q, k, v = split(x, w_in, self.sizes)
+            x = join(x, torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), w_out)
         return x @ self.head
 
     def greedy(self, ids, n):
@@ -100,18 +106,26 @@ class ToyModel:
         return ids
 
 
-class CountingModel(ToyModel):
+class CountingToy(Toy):
     """A model that always says the next number: after token t comes (t + 1) % vocab."""
 
     def __init__(self, draw, vocab=7, max_len=16):
         super().__init__(draw, vocab=vocab, d_model=vocab, max_len=max_len)
-        self.token, self.position = (
-            torch.eye(vocab, dtype=torch.float64),
-            torch.zeros(max_len, vocab, dtype=torch.float64),
-        )
-        self.head = torch.eye(vocab, dtype=torch.float64).roll(1, dims=1)
-        for block in self.blocks:
-            block.w_out = torch.zeros_like(block.w_out)
+        self.token.copy_(torch.eye(vocab))
+        self.head.copy_(torch.eye(vocab).roll(1, dims=1))
+        for weights in (self.position, *(w_out for _, w_out in self.layers)):
+            weights.zero_()
+
+
+def split(x, w_in, sizes):
+    """Queries, keys and values of a block."""
+    n_heads, d_k, d_v = sizes
+    return (torch.tanh(x) @ w_in).unflatten(-1, (n_heads, -1)).transpose(1, 2).split((d_k, d_k, d_v), dim=-1)
+
+
+def join(x, heads, w_out):
+    """What a block makes of its input and of attention's output."""
+    return x + torch.tanh(heads.transpose(1, 2).flatten(2) @ w_out)
 
 
 def pair(got, what):
@@ -285,18 +299,18 @@ class TestDecodeStep:
     @pytest.mark.shape
     def test_gives_one_row_of_logits(self, student, draw):
         """The logits are (B, V), for one new token and for several"""
-        model, cache = ToyModel(draw), None
+        toy, cache = Toy(draw), None
         for new in (3, 1):
-            logits, cache = pair(student(model, draw.integers(2, new, high=11), cache), "decode_step")
+            logits, cache = pair(student(toy.model, draw.integers(2, new, high=11), cache), "decode_step")
             assert_shape(logits, (2, 11), "the logits", f"for {new} new tokens")
 
     @pytest.mark.values
     def test_token_by_token_equals_full(self, student, draw):
         """Token by token, every step gives the logits of the full forward pass"""
-        model, ids = ToyModel(draw), draw.integers(2, 4, high=11)
-        want, cache = model.logits(ids), None
+        toy, ids = Toy(draw), draw.integers(2, 4, high=11)
+        want, cache = toy.logits(ids), None
         for t in range(4):
-            logits, cache = pair(student(model, ids[:, t : t + 1], cache), "decode_step")
+            logits, cache = pair(student(toy.model, ids[:, t : t + 1], cache), "decode_step")
             hint = "is it at its position, and does it see the cached tokens?" if t else ""
             assert_close(logits, want[:, t], "the logits", case=f"after token {t}", hint=hint)
 
@@ -306,27 +320,27 @@ class TestPrefill:
     @pytest.mark.shape
     def test_gives_one_row_of_logits(self, student, draw):
         """The logits are (B, V)"""
-        logits, _ = pair(student(ToyModel(draw), draw.integers(2, 5, high=11)), "prefill")
+        logits, _ = pair(student(Toy(draw).model, draw.integers(2, 5, high=11)), "prefill")
         assert_shape(logits, (2, 11), "the logits")
 
     @pytest.mark.values
     def test_equals_full(self, student, draw):
         """The logits are those of the last position of the full forward pass"""
-        model = ToyModel(draw)
+        toy = Toy(draw)
         for length in (1, 4):
             ids = draw.integers(2, length, high=11)
-            logits, _ = pair(student(model, ids), "prefill")
-            assert_close(logits, model.logits(ids)[:, -1], "the logits", case=f"for prompts of {length} tokens")
+            logits, _ = pair(student(toy.model, ids), "prefill")
+            assert_close(logits, toy.logits(ids)[:, -1], "the logits", case=f"for prompts of {length} tokens")
 
     @pytest.mark.values
     def test_padding_changes_nothing(self, student, draw):
         """A prompt padded on the left gives the logits that it gives alone"""
-        model, ids = ToyModel(draw), draw.integers(1, 3, low=1, high=11)
+        toy, ids = Toy(draw), draw.integers(1, 3, low=1, high=11)
         padded = torch.cat([torch.zeros(1, 2, dtype=torch.int64), ids], dim=1)
-        logits, _ = pair(student(model, padded, 0), "prefill")
+        logits, _ = pair(student(toy.model, padded, 0), "prefill")
         assert_close(
             logits,
-            model.logits(ids)[:, -1],
+            toy.logits(ids)[:, -1],
             "the logits",
             case=given(ids=padded, pad_id=0),
             hint="pads are not seen and do not count as positions",
@@ -338,9 +352,9 @@ class TestGenerate:
     @pytest.mark.shape
     def test_appends_n_tokens(self, student, draw):
         """The result is the prompt followed by n tokens; n = 0 gives the prompt"""
-        model, ids = ToyModel(draw), draw.integers(2, 3, high=11)
+        toy, ids = Toy(draw), draw.integers(2, 3, high=11)
         for n in (0, 1, 3):
-            got = student(model, ids, n, True)
+            got = student(toy.model, ids, n, True)
             assert_shape(got, (2, 3 + n), "the result", f"for n={n}")
             assert_dtype(got, torch.int64, "the result", f"for n={n}")
             assert_same(ids, got[:, :3], f"generated {n} tokens", "the prompt at the beginning of the result")
@@ -349,16 +363,16 @@ class TestGenerate:
     def test_counting_by_hand(self, student, draw):
         """A model that always says the next number continues 2, 3 with 4, 5, 6"""
         for use_cache in (True, False):
-            got = student(CountingModel(draw), torch.tensor([[2, 3]]), 3, use_cache)
+            got = student(CountingToy(draw).model, torch.tensor([[2, 3]]), 3, use_cache)
             assert_close(got, torch.tensor([[2, 3, 4, 5, 6]]), "the result", case=f"with use_cache={use_cache}")
 
     @pytest.mark.values
     def test_with_and_without_cache_agree(self, student, draw):
         """With and without the cache the tokens are the same"""
-        model, ids = ToyModel(draw), draw.integers(2, 3, high=11)
+        toy, ids = Toy(draw), draw.integers(2, 3, high=11)
         assert_close(
-            student(model, ids, 4, True),
-            student(model, ids, 4, False),
+            student(toy.model, ids, 4, True),
+            student(toy.model, ids, 4, False),
             "the result with use_cache=True",
             case="where use_cache=False gives what is expected",
         )
