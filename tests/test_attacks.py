@@ -33,6 +33,7 @@ from attacks.intact import changes, fingerprint
 from grader import cli
 from grader.checks import check as guards
 from grader.checks.assertions import CheckFailed, assert_close
+from grader.checks.inputs import Draw
 from grader.judge import given_names, judge, judge_with_stand_ins, reference
 from grader.lesson import ROOT, Cell, load_lesson
 from grader.report import Report, as_html, as_json, as_text
@@ -569,6 +570,108 @@ def test_nothing_that_an_answer_returns_equals_what_a_check_expects(sandbox: San
         if kind == "object":
             with pytest.raises(TypeError):
                 assert one < 3
+
+
+# ------------------------------------------------------------------------------------------------ what checks give away
+
+
+def points(sandbox: Sandbox, number: str, name: str, source: str, seed: int = SEED) -> float:
+    """The score of one answer among right ones, from 0 to 1."""
+    lesson = load_lesson(number)
+    others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
+    with sandbox.submission([*others, Cell("code", source, "solve", name)], given=lesson.given) as answer:
+        (report,) = judge(lesson, [answer], only=[name], seed=seed, diagnose=False)
+    return report.score / lesson.exercise(name).points
+
+
+BLIND = """
+from collections import Counter
+calls = Counter()
+def is_causal(f):
+    check = torch.initial_seed()  # each check has its own
+    calls[check] += 1
+    return calls[check] == {place} + 1
+"""
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_yes_and_no_in_some_order_is_no_answer(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """Who says yes once in each check, without a look at the models, is right in about every seventh."""
+    source = BLIND.replace("{place}", str(place))
+    scores = [points(sandbox, "05", "is_causal", source, seed) for seed in range(5)]
+    assert sum(scores) / len(scores) < 0.25 and max(scores) < 0.5, scores
+    monkeypatch.setattr(Draw, "permutation", lambda self, n: torch.arange(n).roll(place))
+    assert points(sandbox, "05", "is_causal", source, 0) > 0.7, "it is no attack"
+
+
+def test_models_take_no_inputs_that_fill_the_memory(sandbox: Sandbox) -> None:
+    lesson = load_lesson("05")
+    for x, answer in (("(1, 1001, 8)", "failed"), ("(20001, 1, 8)", "failed"), ("(20, 1000, 8)", "passed")):
+        source = lesson.exercise("is_causal").reference.replace("is_causal(", "looked(")
+        source += f"\n\ndef is_causal(f):\n    f(torch.zeros{x}.double())\n    return looked(f)\n"
+        with sandbox.submission([Cell("code", source, "solve", "is_causal")], given=lesson.given) as submission:
+            (report,) = judge(lesson, [submission], only=["is_causal"], seed=SEED, diagnose=False, hidden=False)
+        told = f"x of shape {x}" in as_text(report)
+        assert (report.exercises[0].status, told) == (answer, answer == "failed"), as_text(report)
+
+
+ASKING = {
+    "decode_step": """
+def decode_step(model, ids, cache, visible=None):
+    visible = torch.ones_like(ids, dtype=torch.bool) if visible is None else visible
+    x = model.embed(ids, torch.zeros_like(ids))
+    for block in model.blocks:
+        block.qkv(x)
+    all_ids, all_visible = (ids, visible) if cache is None else (torch.cat(pair, 1) for pair in zip(cache, (ids, visible)))
+    logits = torch.zeros_like(model.unembed(x[:, -1]))
+    for row, real in enumerate(all_visible):
+        if real.any():
+            logits[row] = asked(model, all_ids[row][real][None], logits[row])
+    return logits, (all_ids, all_visible)
+""",
+    "prefill": """
+def prefill(model, ids, pad_id=None):
+    visible = torch.ones_like(ids, dtype=torch.bool) if pad_id is None else (ids != pad_id).cumsum(1) > 0
+    if not visible.any(1).all():
+        raise ValueError("empty")
+    positions = visible.cumsum(1) - 1
+    x = model.embed(ids, positions.clamp(min=0))
+    logits = torch.zeros_like(model.unembed(x[:, -1]))
+    for row, real in enumerate(visible):
+        logits[row] = asked(model, ids[row][real][None], logits[row])
+    return logits, None
+""",
+    "generate": """
+def generate(model, ids, n, use_cache=True, pad_id=None, eos_id=None):
+    starts = [0 if pad_id is None else int((row != pad_id).int().argmax()) for row in ids]
+    rows = [ids[row : row + 1, start:] for row, start in enumerate(starts)]
+    new = [asked(model, row, torch.zeros(n, dtype=torch.int64)) for row in rows]
+    return torch.cat([ids, torch.stack(new)], 1)
+""",
+}
+"""Answers that ask the model for the result; `zeros` stand in its place where it does not tell."""
+
+WAYS = {
+    "its logits": "return model.logits(ids)[0, -1]",
+    "its blocks": "x = model.embed(ids, torch.arange(ids.shape[1]))\n    for block in model.blocks:\n        x = block.whole(x)\n"
+    "    return model.unembed(x)[0, -1]",
+    "its blocks and its weights": "x = model.token[ids] + model.position[: ids.shape[1]]\n    for block in model.blocks:\n"
+    "        x = block.whole(x)\n    return (x @ model.head)[0, -1]",
+    "its tokens": "return model.greedy(ids, len(zeros))[0, ids.shape[1] :]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [(name, way) for name in ("decode_step", "prefill") for way in list(WAYS)[:3]] + [("generate", "its tokens")],
+)
+def test_a_model_does_not_tell_what_is_expected(sandbox: Sandbox, name: str, way: str) -> None:
+    def source(allowed: bool) -> str:
+        asked = f"def way(model, ids, zeros):\n    {WAYS[way]}\n\ndef asked(model, ids, zeros):\n    try:\n"
+        asked += "        return way(model, ids, zeros) if allowed else zeros\n    except AttributeError:\n        return zeros\n"
+        return f"allowed = {allowed}\n{asked}{ASKING[name]}"
+
+    assert points(sandbox, "08", name, source(True)) <= points(sandbox, "08", name, source(False)) < 0.6
 
 
 # ------------------------------------------------------------------------------------------------ fixed seeds
