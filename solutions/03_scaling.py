@@ -197,8 +197,9 @@ def scaled_dot_product_attention(
 ) -> Float[Tensor, "... T_q d_v"]:
     """softmax(scale * q k^T) v, with a mask (Vaswani et al. 2017, equation 1).
 
-    q: (..., T_q, d_k), k: (..., T_k, d_k), v: (..., T_k, d_v). The leading dimensions (none,
-    a batch, batch and heads, ...) are the same for all three. T_q may differ from T_k, d_v from d_k.
+    q: (..., T_q, d_k), k: (..., T_k, d_k), v: (..., T_k, d_v), every size at least 1, contiguous
+    or not. The leading dimensions (none, a batch, batch and heads, ...) are the same for all three.
+    T_q may differ from T_k, d_v from d_k.
 
     mask:  None: every query sees every key. Otherwise boolean, True = this query may see
            this key, of a shape that broadcasts to the scores (..., T_q, T_k), for
@@ -207,14 +208,15 @@ def scaled_dot_product_attention(
            also 0, is used as it stands.
 
     The softmax runs along the keys, the last axis of the scores. A hidden key has a weight of
-    exactly 0, so what k and v hold there (any finite numbers) does not matter to the row, and the
-    visible weights of a row sum to 1. A row with nothing visible has weights and output 0, and all
-    gradients stay finite, whichever rows are hidden.
+    exactly 0, so what k and v hold there (any finite numbers, within the sizes of scores below) does
+    not matter to the row, and the visible weights of a row sum to 1. A row with nothing visible has
+    weights and output 0, and all gradients stay finite, whichever rows are hidden.
 
     Returns the output only, (..., T_q, d_v), in the dtype and on the device of the inputs.
-    Works in float16, bfloat16, float32 and float64, with and without a mask. In float32 and
-    float64, scores of any size up to 5000, positive or negative, give no inf or nan and keep
-    hidden keys hidden. Inputs are not modified; nothing is random. Build it from products,
+    Works in float16, bfloat16, float32 and float64, with and without a mask; float64 inputs keep
+    the precision of float64 (torch.sqrt(torch.tensor(d_k)) is a float32 number). Scores of any
+    size up to 5000 (in float16 and bfloat16 up to 100), positive or negative, give no inf or nan
+    and keep hidden keys hidden. Inputs are not modified; nothing is random. Build it from products,
     a softmax and fills: F.scaled_dot_product_attention is what you write here, so an answer that
     calls it is not accepted. Compare with it afterwards.
     """
@@ -283,8 +285,9 @@ def softmax_jacobian(p: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
 
     With p = softmax(z) along the last axis: J[..., i, j] = dp_i / dz_j = p_i * ((i == j) - p_j).
 
-    p: (..., n), any leading dimensions (also none), n at least 1. Each slice along the last
-       axis holds weights that sum to 1, exact zeros and ones included; this is not checked.
+    p: (..., n), any leading dimensions (also none), every size at least 1, contiguous or not.
+       Each slice along the last axis holds weights that sum to 1, exact zeros and ones included;
+       this is not checked.
     Returns (..., n, n): one matrix for each slice, in the dtype and on the device of p.
     It is a closed formula of p: no autograd is needed, and p is not modified.
     """
@@ -375,9 +378,10 @@ def saturation_sweep(dims: list[int], n_keys: int, generator: torch.Generator) -
             not seed it again. The global random state is not used.
 
     Returns {"raw": [...], "sqrt": [...], "d": [...]}: in each list one Python float for each entry
-    of dims, in the order of dims. All three agree (up to rounding) where d_k is 1. No value is nan,
-    however wide the vectors. The order of drawing is up to you. One set of keys may serve all 512
-    queries of a width, or each query may have its own; more queries are welcome too.
+    of dims, in the order of dims. All three agree (up to rounding) where d_k is 1. No value is nan
+    for widths up to 1024, where weights underflow to 0. The order of drawing is up to you. One set of
+    keys may serve all 512 queries of a width, or each query may have its own; more queries are
+    welcome too.
     """
     ### BEGIN SOLUTION
     result = {"raw": [], "sqrt": [], "d": []}
@@ -507,10 +511,11 @@ def qk_norm_attention(
     The softmax runs along the keys, the last axis. v is not normalized.
 
     q: (..., T_q, d_k), k: (..., T_k, d_k), v: (..., T_k, d_v), with the same leading dimensions
-       (also none). T_q may differ from T_k, d_v from d_k.
+       (also none), every size at least 1, contiguous or not. T_q may differ from T_k, d_v from d_k.
     tau: positive: a Python number, or a tensor of the dtype of q, either with no dimensions or, for
        inputs (..., H, T, d), with a temperature of its own for each head, of shape (H, 1, 1). A
-       tensor may be a parameter: gradients flow to it, as to q, k and v.
+       tensor may be a parameter: gradients flow to it, as to q, k and v (which gradient a zero
+       vector gets is open).
 
     Multiplying a query or a key by a positive number does not change the result.
     Returns the output only, (..., T_q, d_v), in the dtype and on the device of the inputs

@@ -125,7 +125,7 @@ def split_heads(x: Float[Tensor, "B T d_model"], n_heads: int) -> Float[Tensor, 
     With d_k = d_model / n_heads: out[b, h, t, i] = x[b, t, h * d_k + i]. So head h owns the
     d_k neighboring features from h * d_k on, and nothing is computed, only rearranged.
 
-    x: (B, T, d_model), every size at least 1; n_heads at least 1.
+    x: (B, T, d_model), every size at least 1, contiguous or not; n_heads at least 1.
     Returns (B, n_heads, T, d_k) in the dtype of x. It may be a view of x, contiguous or not;
     gradients flow back to x, and x is not modified.
 
@@ -244,16 +244,18 @@ def multi_head_attention(
     head 0 first, and are multiplied by Wo. There are no biases.
 
     x: (B, T_q, d_model); the matrices are (inputs, outputs): x @ Wq.
-    memory: None, or (B, T_k, d_model) with T_k free.
+    memory: None, or (B, T_k, d_model) with T_k free. All may be contiguous or not.
     mask: None (everything visible), or boolean, True = this query may see this key, of any
-        shape that broadcasts to (B, n_heads, T_q, T_k), for example (T_q, T_k),
-        (B, 1, 1, T_k), (B, 1, T_q, T_k) or (n_heads, T_q, T_k).
+        shape of at least two dimensions that broadcasts to (B, n_heads, T_q, T_k), for example
+        (T_q, T_k), (B, 1, 1, T_k), (B, 1, T_q, T_k) or (n_heads, T_q, T_k).
         A query of a head that sees no key has zeros as this head's output (before Wo);
         all gradients stay finite. Hidden positions have no influence at all.
     Scores as large as a million, positive or negative, give no inf or nan.
 
-    Returns (B, T_q, d_model), in the dtype and on the device of the inputs, which are not
-    modified. The given `attention` and F.scaled_dot_product_attention may be used.
+    Returns (B, T_q, d_model), in the dtype (float32 or float64) and on the device of the inputs,
+    which are not modified. float64 inputs keep the precision of float64
+    (torch.sqrt(torch.tensor(d_k)) is a float32 number).
+    The given `attention` and F.scaled_dot_product_attention may be used.
     Raises ValueError when n_heads does not divide d_model; the message names both numbers.
     """
     ### BEGIN SOLUTION
@@ -311,20 +313,25 @@ class MultiHeadAttention(nn.Module):
     MultiHeadAttention(d_model, n_heads, bias=False) has four maps from d_model to d_model,
     named W_q, W_k, W_v and W_o: each an nn.Linear(d_model, d_model, bias=bias) with PyTorch's
     default initialization, its weight stored as (outputs, inputs). There are no other
-    parameters, so that weights can be loaded by name. Raises ValueError when n_heads does
-    not divide d_model; the message names both numbers.
+    parameters or saved buffers, nor a second name for one, so that state_dict() holds these
+    weights (and biases) alone and they can be loaded by name. Raises ValueError when n_heads
+    does not divide d_model; the message names both numbers.
 
     forward(x, memory=None, mask=None), in this order:
         q = W_q(x), k = W_k(m), v = W_v(m), where m is memory, or x when memory is None.
         Head h takes the d_k = d_model / n_heads features of q, k, v from h * d_k on; scores
         are divided by sqrt(d_k); the heads side by side, head 0 first, go through W_o.
-        x: (B, T_q, d_model); memory: (B, T_k, d_model), T_k free.
-        mask: boolean, True = may see, of any shape that broadcasts to (B, n_heads, T_q, T_k).
+        x: (B, T_q, d_model); memory: (B, T_k, d_model), T_k free; contiguous or not.
+        mask: boolean, True = may see, of any shape of at least two dimensions that broadcasts
+        to (B, n_heads, T_q, T_k).
         A query of a head that sees no key has zeros as this head's output, before W_o (whose
         bias, if any, is still added), and all gradients stay finite. Hidden positions have no
         influence at all; scores as large as a million, of both signs, give no inf or nan.
-        Returns (B, T_q, d_model) in the dtype of x. No dropout; nothing is kept between calls;
-        x, memory, mask and parameters are not modified. Works after .double() as well.
+        Returns (B, T_q, d_model) in the dtype of x. Works in float32 and, after .double(), in
+        float64, with the precision of float64 (torch.sqrt(torch.tensor(d_k)) is a float32
+        number). No dropout; training and eval mode give the same, gradients too. No call depends
+        on an earlier one or on another module: it uses the weights as they are at the moment.
+        x, memory, mask and parameters are not modified.
 
     F.scaled_dot_product_attention and the given `attention` may be used.
     """
@@ -550,7 +557,7 @@ def ablate_head(
     zeros. Gradients are those of this sum (and finite): the head that was removed gets none.
 
     x, Wq, Wk, Wv, Wo, n_heads, mask and memory are those of multi_head_attention, with the
-    same masks, memory, dtypes and zero rows; none of them is modified.
+    same masks, memory, dtypes, sizes of scores and zero rows; none of them is modified.
     Returns (B, T_q, d_model).
 
     Raises ValueError when n_heads does not divide d_model (the message names both numbers),

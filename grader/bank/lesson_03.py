@@ -159,6 +159,22 @@ def dot_product_variance(d_k, n, generator):
         replace={"q = torch": "n = min(n, 1000)\n    q = torch"},
         slip="Only 1000 pairs are drawn, however large n is, so the result scatters more than it should.",
     ),
+    Mutant(
+        exercise="dot_product_variance",
+        name="half_of_the_pairs",
+        source="""
+def dot_product_variance(d_k, n, generator):
+    q, k = torch.randn(2 * (n // 2), d_k, generator=generator).chunk(2)
+    return (q * k).sum(dim=-1).var().item()
+""",
+        slip="n vectors are drawn and make n / 2 pairs, so the result scatters more than it should. Draw n queries and n keys.",
+    ),
+    Mutant(
+        exercise="dot_product_variance",
+        name="keeps_a_dimension",
+        replace={".var().item()": ".var(keepdim=True)"},
+        slip="It returns a tensor of shape (1,). Return one number: .var().item().",
+    ),
     Variant(
         exercise="dot_product_variance",
         name="einsum_biased_tensor",
@@ -698,6 +714,53 @@ def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
         replace={"if mask is None:": "k, v, scores = k[..., :64, :], v[..., :64, :], scores[..., :64]\n    mask = mask if mask is None else mask[..., :64]\n    if mask is None:"},
         slip="Only the first 64 keys are read, with or without a mask. Every visible key counts.",
     ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="float32_root",
+        source="""
+def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
+    scores = q @ k.transpose(-2, -1)
+    scores = scores / torch.sqrt(torch.tensor(k.size(-1))) if scale is None else scores * scale
+    if mask is None:
+        return scores.softmax(-1) @ v
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~mask, 0.0) @ v
+""",
+        slip="torch.sqrt(torch.tensor(d_k)) is a float32 number and costs float64 inputs half their digits. Use math.sqrt(d_k).",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="adds_minus_10000",
+        replace={"scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)": "scores = scores + (1.0 - mask.to(scores.dtype)) * -10000.0"},
+        slip="Hidden scores get -10000 added and are not below visible ones that lie as much lower. Fill with torch.finfo(scores.dtype).min.",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="adds_the_smallest_number",
+        replace={"scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)": "scores = scores + (1.0 - mask.to(scores.dtype)) * torch.finfo(scores.dtype).min"},
+        slip="The smallest number is added. In float16, on top of a low score, that is -inf, and a row that sees nothing has gradients of nan. Fill with it instead.",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="mask_of_one_column_ignored",
+        replace={"if mask is None:": "if mask is None or mask.shape[-1] != k.shape[-2]:"},
+        slip="A mask whose last size is 1, such as (B, 1, T_q, 1), is ignored. It broadcasts to the scores: a query sees all keys or none.",
+    ),
+    Mutant(
+        exercise="scaled_dot_product_attention",
+        name="flattens_with_view",
+        source="""
+def scaled_dot_product_attention(q, k, v, mask=None, scale=None):
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    q3, k3, v3 = (t.view(-1, *t.shape[-2:]) for t in (q, k, v))
+    scores = torch.bmm(q3 * scale, k3.transpose(1, 2)).view(*q.shape[:-1], k.shape[-2])
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~mask, 0.0)
+    return torch.bmm(weights.view(-1, *weights.shape[-2:]), v3).view(*q.shape[:-1], v.shape[-1])
+""",
+        slip="`view` cannot join the axes of heads that are a transposed (B, T, H, d_k). Use reshape; or @, which needs no flattening.",
+    ),
     Variant(
         exercise="scaled_dot_product_attention",
         name="einsum_with_minus_infinity",
@@ -918,6 +981,16 @@ def softmax_jacobian(p):
         name="identity_in_float32",
         replace={"torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)": "p.unsqueeze(-1) * (torch.eye(p.shape[-1], device=p.device) - p.unsqueeze(-2))"},
         slip="The identity matrix is made in float32, so the result for a float16 p is float32. Give it the dtype of p.",
+    ),
+    Mutant(
+        exercise="softmax_jacobian",
+        name="flattens_with_view",
+        source="""
+def softmax_jacobian(p):
+    flat = p.view(-1, p.shape[-1])
+    return (torch.diag_embed(flat) - flat.unsqueeze(2) * flat.unsqueeze(1)).view(*p.shape, p.shape[-1])
+""",
+        slip="`view` cannot join the leading axes of a transposed p. Use reshape; or index from the end, which needs no flattening.",
     ),
     Variant(
         exercise="softmax_jacobian",
@@ -1182,6 +1255,33 @@ def saturation_sweep(dims, n_keys, generator):
         name="scaled_one_after_the_other",
         replace={"weights = (scores / divisor)": "scores = scores / divisor\n            weights = scores"},
         slip='The scalings pile up: "d" divides scores that were already divided by the root. Each starts from the raw scores.',
+    ),
+    Mutant(
+        exercise="saturation_sweep",
+        name="integer_root",
+        replace={"math.sqrt(d_k)": "math.isqrt(d_k)"},
+        slip="The root is rounded down to an integer, which is right for 16, 64 and 256 only. Use math.sqrt(d_k).",
+    ),
+    Mutant(
+        exercise="saturation_sweep",
+        name="keys_drawn_once",
+        source="""
+def saturation_sweep(dims, n_keys, generator):
+    result = {"raw": [], "sqrt": [], "d": []}
+    keys = torch.randn(n_keys, max(dims), generator=generator)
+    for d_k in dims:
+        scores = torch.randn(512, d_k, generator=generator) @ keys[:, :d_k].T
+        for name, divisor in [("raw", 1.0), ("sqrt", math.sqrt(d_k)), ("d", d_k)]:
+            result[name].append(entropy((scores / divisor).softmax(-1)).mean().item())
+    return result
+""",
+        slip="The keys are drawn once and cut to each width. Draw queries and keys anew for every entry of dims.",
+    ),
+    Mutant(
+        exercise="saturation_sweep",
+        name="sixty_four_queries",
+        replace={"torch.randn(512, d_k": "torch.randn(64, d_k"},
+        slip="A mean over 64 queries is noisy. Draw 512.",
     ),
     Variant(
         exercise="saturation_sweep",
@@ -1466,6 +1566,26 @@ def qk_norm_attention(q, k, v, tau):
         replace={"return (cosines / tau).softmax(dim=-1) @ v": "weights = (cosines / tau).softmax(dim=-1)\n    return torch.einsum(\"bhij,bhjd->bhid\", weights, v) if v.dim() > 3 else weights @ v"},
         slip="The weighted sum is written for two leading dimensions at most. Any number of them is allowed: use `...` or @.",
     ),
+    Mutant(
+        exercise="qk_norm_attention",
+        name="cosine_similarity_by_default",
+        source="""
+def qk_norm_attention(q, k, v, tau):
+    cosines = F.cosine_similarity(q.unsqueeze(-2), k.unsqueeze(-3), dim=-1)
+    return (cosines / tau).softmax(dim=-1) @ v
+""",
+        slip="F.cosine_similarity raises lengths below 1e-8 to 1e-8 unless it is told otherwise. The bound of the exercise is 1e-12: pass eps=1e-12.",
+    ),
+    Mutant(
+        exercise="qk_norm_attention",
+        name="flattens_with_view",
+        source="""
+def qk_norm_attention(q, k, v, tau):
+    unit = lambda x: F.normalize(x.view(-1, x.shape[-1]), dim=1).view(x.shape)
+    return (unit(q) @ unit(k).transpose(-2, -1) / tau).softmax(dim=-1) @ v
+""",
+        slip="`view` cannot join the axes of heads that are a transposed (B, T, H, d_k). F.normalize with dim=-1 needs no flattening.",
+    ),
     Variant(
         exercise="qk_norm_attention",
         name="lengths_divided_out_of_the_scores",
@@ -1482,7 +1602,7 @@ def qk_norm_attention(q, k, v, tau):
         name="cosine_similarity",
         source="""
 def qk_norm_attention(q, k, v, tau):
-    cosines = F.cosine_similarity(q.unsqueeze(-2), k.unsqueeze(-3), dim=-1)
+    cosines = F.cosine_similarity(q.unsqueeze(-2), k.unsqueeze(-3), dim=-1, eps=1e-12)
     return F.softmax(cosines / tau, -1) @ v
 """,
     ),

@@ -165,6 +165,14 @@ def split_heads(x, n_heads):
         },
         "With d_k = 1 every head gets the first feature. Head h owns feature h.",
     ),
+    wrong(
+        "split_heads",
+        "names_the_shape_only",
+        {
+            'ValueError(f"d_model={d_model} does not divide into n_heads={n_heads}; choose a divisor of {d_model}")': 'ValueError(f"x of shape {tuple(x.shape)} cannot be cut into heads")'
+        },
+        "The message gives the shape of x and not n_heads. Name d_model and n_heads in it.",
+    ),
     right("split_heads", "unflatten", {CUT: "x.unflatten(-1, (n_heads, -1)).transpose(1, 2)"}),
     right("split_heads", "view_and_permute", {CUT: "x.view(B, T, n_heads, -1).permute(0, 2, 1, 3)"}),
     wrong(
@@ -752,6 +760,54 @@ FUNCTION = [
         {"heads = attention(q, k, v, mask)": "heads = attention(q, k[:1] if len(k) > 4 else k, v[:1] if len(v) > 4 else v, mask)"},
         "With more than four sequences, the keys and values of the first serve them all. Every sequence has its own.",
     ),
+    mha(
+        "mask_of_more_dimensions_ignored_without_memory",
+        {MHA_MEMORY: "if memory is None:\n        memory, mask = x, mask if mask is None or mask.dim() == 2 else None"},
+        "Without memory, masks of three or four dimensions are ignored. They count as well.",
+    ),
+    mha(
+        "padding_hides_queries_too",
+        {
+            MHA_MEMORY: "if memory is None:\n        memory = x\n        mask = mask & mask.mT if mask is not None and mask.dim() == 4 and mask.shape[2] == 1 else mask"
+        },
+        "Without memory, a mask (B, 1, 1, T_k) of the keys also hides everything from the queries at these positions. Leave the mask as it is.",
+    ),
+    mha(
+        "vanishing_denominator",
+        MHA_HEAD
+        + """
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (memory, Wk), (memory, Wv)))
+    scores = q @ k.mT / d_k**0.5
+    if mask is None:
+        return merge_heads(scores.softmax(-1) @ v) @ Wo
+    scores = scores.masked_fill(~mask, -1e30)
+    powers = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    return merge_heads(powers / (powers.sum(-1, keepdim=True) + 1e-100) @ v) @ Wo
+""",
+        "1e-100 is 0 in float32, and a row that sees nothing becomes 0/0 = nan. Set the weights of hidden keys to 0 after the softmax.",
+    ),
+    mha(
+        "float32_root",
+        MHA_HEAD
+        + """
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (memory, Wk), (memory, Wv)))
+    scores = q @ k.mT / torch.sqrt(torch.tensor(d_k))
+    if mask is None:
+        return merge_heads(scores.softmax(-1) @ v) @ Wo
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return merge_heads(scores.softmax(-1).masked_fill(~mask, 0.0) @ v) @ Wo
+""",
+        "torch.sqrt(torch.tensor(d_k)) is a float32 number and costs float64 inputs half their digits. Use math.sqrt(d_k).",
+    ),
+    mha(
+        "names_the_shape_only",
+        MHA_HEAD.replace('f"d_model={d_model} does not divide into n_heads={n_heads}"', 'f"x of shape {tuple(x.shape)} cannot be cut into heads"')
+        + """
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (memory, Wk), (memory, Wv)))
+    return merge_heads(attention(q, k, v, mask)) @ Wo
+""",
+        "The message gives the shape of x and not n_heads. Name d_model and n_heads in it.",
+    ),
     right(
         "multi_head_attention", "sdpa", {MHA_HEADS: "heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)"}
     ),
@@ -1194,7 +1250,7 @@ class MultiHeadAttention(nn.Module):
             "self.n_heads = n_heads": "self.n_heads, self.mask = n_heads, None",
             MOD_HEADS: "if self.mask is None or mask is not None and self.mask.shape != mask.shape:\n            self.mask = mask\n        heads = attention(q, k, v, self.mask if self.mask is None or self.mask.shape[-2:] == (q.shape[-2], k.shape[-2]) else mask)",
         },
-        "The first mask is kept and used again in later calls. Nothing may be kept between calls.",
+        "The first mask is kept and used again in later calls. No call may depend on an earlier one.",
     ),
     module(
         "keeps_the_memory",
@@ -1202,7 +1258,7 @@ class MultiHeadAttention(nn.Module):
             "self.n_heads = n_heads": "self.n_heads, self.memory = n_heads, None",
             MOD_MEMORY: "if memory is not None:\n            self.memory = memory\n        memory = x if self.memory is None or len(self.memory) != len(x) else self.memory",
         },
-        "The memory of an earlier call is used again. Nothing may be kept between calls.",
+        "The memory of an earlier call is used again. No call may depend on an earlier one.",
     ),
     module(
         "dropout_in_training",
@@ -1289,7 +1345,85 @@ class MultiHeadAttention(nn.Module):
         {MOD_Q: "x = x.view(-1).view(x.shape)\n        q = split_heads(self.W_q(x), self.n_heads)"},
         "`view` needs contiguous memory and fails on a strided x.",
     ),
+    module(
+        "mask_of_more_dimensions_ignored_without_memory",
+        {MOD_MEMORY: "if memory is None:\n            memory, mask = x, mask if mask is None or mask.dim() == 2 else None"},
+        "Without memory, masks of three or four dimensions are ignored. They count as well.",
+    ),
+    module(
+        "cuts_the_gradient_of_x_as_memory",
+        {MOD_MEMORY: "memory = x.detach() if memory is None else memory"},
+        "In self-attention keys and values are cut off from x: half of its gradient is missing.",
+    ),
+    module(
+        "no_gradient_in_eval",
+        {MOD_RETURN: "out = self.W_o(merge_heads(heads))\n        return out if self.training else out.detach()"},
+        "In eval mode the output is detached. eval() is no torch.no_grad(): gradients flow in both modes.",
+    ),
+    module(
+        "keeps_the_weights_of_the_keys",
+        {
+            MAKE_O: MAKE_O + "\n        self.kept = None",
+            MOD_K: "if self.training or self.kept is None:\n            self.kept = self.W_k.weight.T.clone()\n        keys = memory @ self.kept\n        k = split_heads(keys if self.W_k.bias is None else keys + self.W_k.bias, self.n_heads)",
+        },
+        "In eval mode a copy of W_k's weight from an earlier call is used, which weights loaded since never reach.",
+    ),
+    module(
+        "keeps_the_keys_of_the_same_memory",
+        {
+            MAKE_O: MAKE_O + "\n        self.kept = None",
+            MOD_K: "if self.training or self.kept is None or not torch.equal(self.kept[0], memory):\n            self.kept = memory.clone(), self.W_k(memory), self.W_v(memory)\n        k = split_heads(self.kept[1], self.n_heads)",
+            MOD_V: "v = split_heads(self.kept[2], self.n_heads)",
+        },
+        "In eval mode keys and values are kept as long as memory stays the same, although the weights may have changed.",
+    ),
+    module(
+        "heads_of_the_last_module",
+        {"self.n_heads = n_heads": "MultiHeadAttention.n_heads = n_heads"},
+        "n_heads is kept in the class, so that the last module made decides for all. Keep it in self.",
+    ),
+    module(
+        "small_uniform_start",
+        {MAKE_O: MAKE_O + "\n        for parameter in self.parameters():\n            nn.init.uniform_(parameter, -0.1, 0.1)"},
+        "All parameters start between -0.1 and 0.1, whatever the width. All maps keep PyTorch's default initialization.",
+    ),
+    module(
+        "scaled_start",
+        {MAKE_O: MAKE_O + "\n        with torch.no_grad():\n            self.W_o.weight.mul_(2**-0.5)"},
+        "W_o starts smaller than it should, as the ends of the branches in GPT-2 do. All maps keep PyTorch's default initialization.",
+    ),
+    module(
+        "registered_twice",
+        {MAKE_O: MAKE_O + "\n        self.maps = nn.ModuleList([self.W_q, self.W_k, self.W_v, self.W_o])"},
+        "The maps are registered a second time in a ModuleList, so state_dict() holds each weight under two names.",
+    ),
+    module(
+        "saves_a_buffer",
+        {
+            "self.n_heads = n_heads": 'self.n_heads = n_heads\n        self.register_buffer("scale", torch.tensor((d_model // n_heads) ** -0.5))'
+        },
+        "A buffer is saved beside the weights, so state_dict() has a key too many. Compute the number, or say persistent=False.",
+    ),
+    module(
+        "vanishing_denominator",
+        {
+            MOD_HEADS: "scores = q @ k.mT / q.shape[-1] ** 0.5\n        if mask is None:\n            mask = torch.ones((), dtype=torch.bool)\n        scores = scores.masked_fill(~mask, -1e30)\n        powers = (scores - scores.amax(-1, keepdim=True)).exp() * mask\n        heads = powers / (powers.sum(-1, keepdim=True) + 1e-100) @ v"
+        },
+        "1e-100 is 0 in float32, and a row that sees nothing becomes 0/0 = nan. Set the weights of hidden keys to 0 after the softmax.",
+    ),
+    module(
+        "float32_root",
+        {
+            MOD_HEADS: "scores = q @ k.mT / torch.sqrt(torch.tensor(q.shape[-1]))\n        if mask is None:\n            mask = torch.ones((), dtype=torch.bool)\n        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)\n        heads = weights.masked_fill(~mask, 0.0) @ v"
+        },
+        "torch.sqrt(torch.tensor(d_k)) is a float32 number and costs float64 inputs half their digits. Use math.sqrt(d_k).",
+    ),
     right("MultiHeadAttention", "sdpa", {MOD_HEADS: "heads = F.scaled_dot_product_attention(q, k, v, mask)"}),
+    right(
+        "MultiHeadAttention",
+        "keeps_the_heads_to_look_at",
+        {MOD_HEADS: "self.heads = heads = attention(q, k, v, mask)"},
+    ),
     right(
         "MultiHeadAttention",
         "through_the_function",
@@ -1394,7 +1528,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("cannot cut %d into %d" % (d_model, n_heads))
         self.n_heads = n_heads
         self.W_q, self.W_k, self.W_v, self.W_o = Map(d_model, bias), Map(d_model, bias), Map(d_model, bias), Map(d_model, bias)
-        self.register_buffer("scale", torch.tensor((d_model // n_heads) ** -0.5, dtype=torch.float64))
+        self.register_buffer("scale", torch.tensor((d_model // n_heads) ** -0.5, dtype=torch.float64), persistent=False)
 
     def forward(self, x, memory=None, mask=None):
         memory = x if memory is None else memory
@@ -1542,6 +1676,23 @@ COUNT = [
         "zero_kv_heads_for_none",
         {"if n_kv_heads is None:\n        n_kv_heads = n_heads": "n_kv_heads = n_kv_heads or d_model"},
         "Without n_kv_heads it uses d_model. None means n_heads.",
+    ),
+    count(
+        "rounded_fraction_of_the_width",
+        {COUNT_KV: "d_kv = int(d_model * (n_kv_heads / n_heads))"},
+        "A fraction in floating point is rounded down: int(49 * (1 / 49)) is 0. Stay with integers: n_kv_heads * (d_model // n_heads).",
+    ),
+    count(
+        "rounded_fraction_of_the_count",
+        {
+            COUNT_SUM: "outputs = 2 * d_model * (1 + n_kv_heads / n_heads)\n    return int(outputs * d_model) + (int(outputs) if bias else 0)"
+        },
+        "The count is made with a fraction in floating point and rounded down, so it can be one too small. Stay with integers.",
+    ),
+    count(
+        "a_tensor",
+        {COUNT_SUM: "return torch.tensor(sum(n_in * n_out + (n_out if bias else 0) for n_in, n_out in maps))"},
+        "The result is a tensor. A count is an int.",
     ),
     right(
         "attention_parameter_count",
@@ -1881,6 +2032,61 @@ ABLATION = [
     return out
 """,
         "Features of the output are set to zero. The head's features are those before Wo; afterward all heads are mixed.",
+    ),
+    ablation(
+        "mask_of_more_dimensions_ignored_without_memory",
+        {CLONE: "mask = None if memory is None and mask is not None and mask.dim() > 2 else mask\n    kept = Wo.clone()"},
+        "Without memory, masks of three or four dimensions are ignored. They count as well.",
+    ),
+    ablation(
+        "unstable_scores",
+        ABLATE_HEAD
+        + """
+    m = x if memory is None else memory
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (m, Wk), (m, Wv)))
+    powers = (q @ k.mT / d_k**0.5).exp()
+    if mask is not None:
+        powers = powers * mask
+    keep = torch.arange(n_heads).ne(head).to(x.dtype)[:, None, None]
+    return merge_heads(powers / powers.sum(-1, keepdim=True).clamp(min=1e-30) @ v * keep) @ Wo
+""",
+        "exp of a large score overflows. Use the given attention, or torch.softmax, which subtracts the maximum.",
+    ),
+    ablation(
+        "small_negative_fill",
+        ABLATE_HEAD
+        + """
+    m = x if memory is None else memory
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (m, Wk), (m, Wv)))
+    scores = q @ k.mT / d_k**0.5
+    weights = scores.softmax(-1) if mask is None else scores.masked_fill(~mask, -1e3).softmax(-1) * mask
+    keep = torch.arange(n_heads).ne(head).to(x.dtype)[:, None, None]
+    return merge_heads(weights @ v * keep) @ Wo
+""",
+        "Hidden scores are set to -1000, which beats visible scores that lie lower. Use the smallest number of the dtype, or -inf.",
+    ),
+    ablation(
+        "vanishing_denominator",
+        ABLATE_HEAD
+        + """
+    m = x if memory is None else memory
+    q, k, v = (split_heads(t @ W, n_heads) for t, W in ((x, Wq), (m, Wk), (m, Wv)))
+    mask = torch.ones((), dtype=torch.bool) if mask is None else mask
+    scores = (q @ k.mT / d_k**0.5).masked_fill(~mask, -1e30)
+    powers = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    keep = torch.arange(n_heads).ne(head).to(x.dtype)[:, None, None]
+    return merge_heads(powers / (powers.sum(-1, keepdim=True) + 1e-100) @ v * keep) @ Wo
+""",
+        "1e-100 is 0 in float32, and a row that sees nothing becomes 0/0 = nan. Set the weights of hidden keys to 0 after the softmax.",
+    ),
+    ablation(
+        "names_the_shape_only",
+        ABLATE_HEAD.replace('f"d_model={x.shape[-1]}, n_heads={n_heads}"', 'f"x of shape {tuple(x.shape)} cannot be cut into heads"')
+        + """
+    kept = torch.cat([Wo[: own.start], torch.zeros_like(Wo[own]), Wo[own.stop :]])
+    return multi_head_attention(x, Wq, Wk, Wv, kept, n_heads, mask, memory)
+""",
+        "The message for heads that do not divide gives the shape of x and not n_heads. Name d_model and n_heads in it.",
     ),
     right(
         "ablate_head",

@@ -32,6 +32,14 @@ def triple(draw, t_q, t_k, d_k, d_v, *lead, scale=1.0):
     return draw(*lead, t_q, d_k, scale=scale), draw(*lead, t_k, d_k, scale=scale), draw(*lead, t_k, d_v)
 
 
+TRANSPOSED = "for non-contiguous inputs, (B, T, H, d) with heads and positions swapped"
+
+
+def transposed_heads(draw):
+    """q, k and v with 2 sequences and 3 heads, whose leading axes no view can join."""
+    return [t.transpose(1, 2) for t in (draw(2, 5, 3, 7), draw(2, 11, 3, 7), draw(2, 11, 3, 13))]
+
+
 def holey(draw, *shape, empty):
     """A random mask in which the rows `empty` see nothing."""
     mask = draw.mask(*shape)
@@ -93,6 +101,18 @@ class TestDotProductVariance:
                 f"expected about {expected:.2g}; are there n independent pairs of vectors of N(0, 1) numbers, each used once?",
                 evidence=scatter,
             )
+
+    @pytest.mark.values
+    def test_all_n_pairs_count(self, student, draw):
+        """With n = 1000, repeated calls do not scatter as they would with fewer than 1000 pairs"""
+        generator = draw.generator()
+        scatter = statistics.stdev(float(student(1, 1000, generator)) for _ in range(400))
+        require(
+            scatter < 1.22 * math.sqrt(8 / 1000),  # 6 standard deviations above that of a right answer
+            f"with d_k=1 and n=1000, the results of 400 calls have a standard deviation of {number(scatter)}, expected about "
+            f"{math.sqrt(8 / 1000):.2g}; are there n queries and n keys, each used once?",
+            evidence=scatter,
+        )
 
     @pytest.mark.purity
     def test_draws_from_the_generator(self, student, draw):
@@ -200,6 +220,11 @@ class TestScaledDotProductAttention:
         assert_close(
             student(q, k, v, mask), want, case="with a mask of shape (2, 1, 5) that hides all keys of the second item", axes=AXES
         )
+        mask = torch.tensor([[True], [False], [True]])
+        want = reference.scaled_dot_product_attention(q, k, v, mask)
+        assert_close(
+            student(q, k, v, mask), want, case="with a mask of shape (3, 1) that hides all keys from query 1", axes=AXES
+        )
 
     @pytest.mark.gradient(points=2)
     def test_gradients_with_rows_that_see_nothing(self, student, reference, draw):
@@ -246,7 +271,7 @@ class TestScaledDotProductAttention:
         v = draw(3, 2)
         q = torch.ones(1, 4, dtype=torch.float64)
         mask = torch.tensor([[True, False, True]])
-        for low, high in [(-1.0, 0.0), (-200.0, 0.0), (-4990.0, 0.0), (0.0, 4990.0)]:
+        for low, high in [(-1.0, 0.0), (-200.0, 0.0), (-4990.0, 0.0), (0.0, 4990.0), (-4999.0, 5000.0)]:
             k = torch.tensor([[low], [high], [low - 1.0]], dtype=torch.float64).expand(3, 4) / 2  # scores low, high, low - 1
             want = reference.scaled_dot_product_attention(q, k, v, mask)
             case = f"with visible scores of {low:g} and {low - 1:g} beside a hidden one of {high:g}"
@@ -255,14 +280,16 @@ class TestScaledDotProductAttention:
     @pytest.mark.numerics
     def test_half_precision(self, student, reference, draw):
         """float16 and bfloat16 work, with a mask and with a row that sees nothing, and stay in their dtype"""
-        q, k, v = triple(draw, 5, 11, 7, 13)
+        args = triple(draw, 5, 11, 7, 13)
+        low = torch.full((5, 4), 6.0), torch.full((11, 4), -6.0), draw(11, 13)
         for dtype, slack in [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)]:
-            half = [t.to(dtype) for t in (q, k, v)]
-            for mask, words in [
-                (None, ""),
-                (draw.mask(5, 11), ", with a mask"),
-                (holey(draw, 5, 11, empty=[2]), ", row 2 sees nothing"),
+            for inputs, mask, words in [
+                (args, None, ""),
+                (args, draw.mask(5, 11), ", with a mask"),
+                (args, holey(draw, 5, 11, empty=[2]), ", row 2 sees nothing"),
+                (low, holey(draw, 5, 11, empty=[2]), ", all scores are -72, row 2 sees nothing"),
             ]:
+                half = [t.to(dtype) for t in inputs]
                 case = f"in {str(dtype).removeprefix('torch.')}{words}"
                 got = student(*half, mask)
                 assert_dtype(got, dtype, case=case)
@@ -289,6 +316,11 @@ class TestScaledDotProductAttention:
         mask = mask | ~mask.any(-1, keepdim=True)
         want = reference.scaled_dot_product_attention(q, k, v, mask)
         assert_close(student(q, k, v, mask), want, case="for non-contiguous inputs", axes=AXES)
+        q, k, v = transposed_heads(draw)
+        for mask in (None, draw.mask(2, 1, 1, 11)):
+            want = reference.scaled_dot_product_attention(q, k, v, mask)
+            case = TRANSPOSED + ("" if mask is None else ", with a mask of shape (2, 1, 1, 11)")
+            assert_close(student(q, k, v, mask), want, case=case, axes=AXES)
 
 
 @exercise("softmax_jacobian")
@@ -312,6 +344,9 @@ class TestSoftmaxJacobian:
             )
         p = draw.strided(3, 5).softmax(-1).T.contiguous().T
         assert_close(student(p), reference.softmax_jacobian(p), "the Jacobian", case="for a non-contiguous p", axes=("i", "j"))
+        p = draw(2, 3, 5).softmax(-1).transpose(0, 1)
+        case = "for a p whose leading axes are swapped"
+        assert_close(student(p), reference.softmax_jacobian(p), "the Jacobian", case=case, axes=("i", "j"))
 
     @pytest.mark.numerics
     def test_saturated_weights(self, student, draw):
@@ -342,6 +377,7 @@ class TestSoftmaxJacobian:
 
 ENTROPIES = {
     16: ((1.378, 0.36), (3.688, 0.15), (4.1281, 0.011)),
+    24: ((1.070, 0.28), (3.687, 0.125), (4.1384, 0.0055)),
     64: ((0.583, 0.16), (3.686, 0.085), (4.1512, 0.0016)),
     256: ((0.266, 0.1), (3.686, 0.06), (4.1570, 0.0005)),
 }
@@ -353,7 +389,7 @@ class TestSaturationSweep:
     @pytest.mark.values(points=2)
     def test_known_entropies(self, student, draw):
         """The mean entropies over 64 keys are those of random queries, in nats, each at the place of its width"""
-        for dims in ([16], [64, 16, 256]):
+        for dims in ([16], [64, 16, 24, 256]):
             sweep = student(dims, 64, draw.generator())
             for index, d_k in enumerate(dims):
                 for name, (want, slack) in zip(("raw", "sqrt", "d"), ENTROPIES[d_k], strict=True):
@@ -378,6 +414,20 @@ class TestSaturationSweep:
             f"with d_k=3 and 16 keys, 60 unscaled entropies have the mean {number(mean)}, expected 1.94; "
             "are the scores dot products of random vectors?",
             evidence=mean,
+        )
+
+    @pytest.mark.values
+    def test_draws_anew_for_each_entry(self, student, draw):
+        """Each entry of dims has keys of its own: entries of one call are no more alike than those of different calls"""
+        generator = draw.generator()
+        calls = [[float(value) for value in student([1] * 8, 2, generator)["raw"]] for _ in range(8)]
+        within = math.sqrt(statistics.mean(map(statistics.variance, calls)))
+        between = statistics.stdev(map(statistics.mean, calls))
+        require(
+            between <= 2 * within,  # 0.35 times it in a right answer, 18 times it where all entries share their keys
+            f"with 8 widths of 1 and 2 keys, the entropies of a call deviate by {number(within)} from each other, but the means "
+            f"of 8 calls by {number(between)}; are the keys drawn anew for each entry of dims?",
+            evidence=between,
         )
 
     @pytest.mark.values
@@ -409,11 +459,11 @@ class TestSaturationSweep:
     def test_averages_over_many_queries(self, student, draw):
         """Repeated calls agree as closely as means over 512 queries do"""
         generator = draw.generator()
-        values = [float(student([64], 16, generator)["raw"][0]) for _ in range(10)]
+        values = [float(student([64], 16, generator)["raw"][0]) for _ in range(40)]
         scatter = statistics.stdev(values)
         require(
-            scatter < 0.048,
-            f"with d_k=64 and 16 keys, 10 unscaled entropies deviate by {number(scatter)}, expected about 0.02; "
+            scatter < 0.033,
+            f"with d_k=64 and 16 keys, 40 unscaled entropies deviate by {number(scatter)}, expected about 0.02; "
             "is it the mean over 512 queries?",
             evidence=scatter,
         )
@@ -479,12 +529,14 @@ class TestQkNormAttention:
 
     @pytest.mark.numerics
     def test_short_and_long_vectors(self, student, reference, draw):
-        """Vectors of length 1e-7 and of length 1e6 are normalized like any other, and a small tau is safe"""
+        """Vectors with lengths from 1e-9 to 1e6 are normalized like any other, and a small tau is safe"""
         q, k, v = triple(draw, 5, 11, 7, 13)
         want = reference.qk_norm_attention(q, k, v, 0.3)
         for size in (1e-4, 1e-7, 1e6):
             got = student(q * size, k * size, v, 0.3)
             assert_close(got, want, case=f"for vectors {size:g} times as long", rtol=1e-4, atol=1e-5, axes=AXES)
+        got = student(q * 1e-9, k * 1e-9, v, 0.3)  # lengths that 1e-12 may be added to
+        assert_close(got, want, case="for vectors 1e-09 times as long", rtol=1e-2, atol=2e-2, axes=AXES)
         got = student(q, k, v, 1e-3)
         assert_finite(got, case="with tau = 0.001")
         assert_close(got, reference.qk_norm_attention(q, k, v, 1e-3), case="with tau = 0.001", axes=AXES)
@@ -517,3 +569,5 @@ class TestQkNormAttention:
         assert_close(
             student(q, k, v, 0.5), reference.qk_norm_attention(q, k, v, 0.5), case="for non-contiguous inputs", axes=AXES
         )
+        q, k, v = transposed_heads(draw)
+        assert_close(student(q, k, v, 0.5), reference.qk_norm_attention(q, k, v, 0.5), case=TRANSPOSED, axes=AXES)

@@ -90,7 +90,7 @@ class TestSplitHeads:
     def test_heads_must_divide(self, student, draw):
         """Every number of heads that does not divide d_model raises ValueError with both numbers"""
         for d_model, n_heads in NOT_DIVIDING:
-            x = draw(n_heads, 2, d_model)  # the total does divide
+            x = draw(2 * n_heads, 5, d_model)  # the total does divide, and no size is n_heads
             with raises(ValueError, when=f"d_model={d_model}, n_heads={n_heads}", mentions=[d_model, n_heads]):
                 student(x, n_heads)
 
@@ -203,6 +203,9 @@ def masks(draw, B, H, T_q, T_k):
     return [draw.mask(*shape) for shape in shapes]
 
 
+ONE_ROW = "where one query sees nothing"
+
+
 def with_empty_rows(draw, B, H, T_q, T_k):
     """Masks in which some queries see nothing: in all heads, in one head, everywhere."""
     everywhere = draw.mask(T_q, T_k)
@@ -215,7 +218,7 @@ def with_empty_rows(draw, B, H, T_q, T_k):
     queries[0, 0, 0] = False
     nothing = torch.zeros(T_q, T_k, dtype=torch.bool)
     return {
-        "where one query sees nothing": everywhere,
+        ONE_ROW: everywhere,
         "where one query of the last head sees nothing": one_head,
         "of shape (B, 1, 1, T_k) where a whole sequence sees nothing": sequence,
         "of shape (B, 1, T_q, 1) where one query sees nothing": queries,
@@ -245,7 +248,7 @@ def assert_hidden_do_not_matter(draw, make):
         assert_moves(before, moved, f"{words} a visible position")
 
 
-def assert_large_scores(draw, make):
+def assert_large_scores(draw, make, without=None):
     """Finite, and right: with scores this large every query takes the one best visible value."""
     x, four = positive(draw, 2, 5, 4)
     for factor in (1e3, 1e6, -1e6):
@@ -253,7 +256,7 @@ def assert_large_scores(draw, make):
             case = f"for scores near {-2 * factor:.0e}, {'without a mask' if mask is None else 'with a mask'}"
             got = make(four(factor))(x, mask)
             assert_finite(got, case=case)
-            assert_close(got, mha_by_loops(x, *four(factor), 2, mask), case=case, axes=AXES)
+            assert_close(got, mha_by_loops(x, *four(factor), 2, mask, without=without), case=case, axes=AXES)
 
 
 def describe(B, T_q, T_k, H, d_k):
@@ -282,14 +285,19 @@ class TestMultiHeadAttentionFunction:
 
     @pytest.mark.values(points=2)
     def test_masks(self, student, draw):
-        """True means visible, in every shape that broadcasts to (B, n_heads, T_q, T_k)"""
+        """True means visible, in every shape that broadcasts to (B, n_heads, T_q, T_k), with a memory and without"""
         for size in [(1, 2, 2, 1, 1), (2, 2, 2, 2, 2), (3, 3, 3, 3, 3), (2, 5, 7, 3, 2)]:
             B, T_q, T_k, H, d_k = size
             x, memory, four = draw(B, T_q, H * d_k), draw(B, T_k, H * d_k), matrices(draw, H * d_k)
             for mask in masks(draw, B, H, T_q, T_k):
-                case = f"{describe(*size)} and a mask of shape {tuple(mask.shape)}"
+                case = f"{describe(*size)}, a memory and a mask of shape {tuple(mask.shape)}"
                 want = mha_by_loops(x, *four, H, mask, memory)
                 assert_close(student(x, *four, H, mask=mask, memory=memory), want, case=case, axes=AXES)
+        for B, T, H, d_k in [(1, 2, 1, 1), (2, 4, 3, 2)]:
+            x, four = draw(B, T, H * d_k), matrices(draw, H * d_k)
+            for mask in masks(draw, B, H, T, T):
+                case = f"{describe(B, T, T, H, d_k)} and a mask of shape {tuple(mask.shape)}, without memory"
+                assert_close(student(x, *four, H, mask=mask), mha_by_loops(x, *four, H, mask), case=case, axes=AXES)
 
     @pytest.mark.values(points=2)
     def test_rows_that_see_nothing(self, student, draw):
@@ -358,7 +366,7 @@ class TestMultiHeadAttentionFunction:
         """Every number of heads that does not divide d_model raises ValueError with both numbers"""
         for d_model, n_heads in NOT_DIVIDING:
             with raises(ValueError, when=f"d_model={d_model}, n_heads={n_heads}", mentions=[d_model, n_heads]):
-                student(draw(n_heads, 2, d_model), *[draw(d_model, d_model) for _ in range(4)], n_heads)
+                student(draw(2 * n_heads, 5, d_model), *[draw(d_model, d_model) for _ in range(4)], n_heads)
 
     @pytest.mark.purity
     def test_leaves_arguments_alone(self, student, draw):
@@ -369,10 +377,10 @@ class TestMultiHeadAttentionFunction:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, draw):
-        """float32 in, float32 out, with a mask too; non-contiguous inputs are fine"""
+        """float32 in, float32 out, also where a query sees nothing; non-contiguous inputs are fine"""
         args = [draw(2, 5, 6), *matrices(draw, 6), 3]
         assert_float32(student, mha_by_loops, args)
-        assert_float32(student, mha_by_loops, [*args, draw.mask(5, 7), draw(2, 7, 6)])
+        assert_float32(student, mha_by_loops, [*args, with_empty_rows(draw, 2, 3, 5, 7)[ONE_ROW], draw(2, 7, 6)])
         strided = [draw.strided(2, 5, 6), *[draw.strided(6, 6) for _ in range(4)], 3, draw.mask(7, 5).T, draw.strided(2, 7, 6)]
         assert_close(student(*strided), mha_by_loops(*strided), case="for non-contiguous inputs", axes=AXES)
 
@@ -417,7 +425,7 @@ def load(module, state):
         require(name in places, f"the module has no {name}; it has {names or 'no weights'}", evidence=names)
         words = f"{name} has shape {places[name]}, expected {tuple(tensor.shape)}"
         require(places[name] == tuple(tensor.shape), words, evidence=(name, places[name]))
-    module.load_state_dict(state, strict=False)
+    nn.Module.load_state_dict(module, {name: tensor.clone() for name, tensor in state.items()}, strict=False)
     return module
 
 
@@ -447,16 +455,24 @@ class TestMultiHeadAttentionModule:
 
     @pytest.mark.values(points=2)
     def test_masks(self, student, draw):
-        """True means visible, in every shape that broadcasts to (B, n_heads, T_q, T_k)"""
+        """True means visible, in every shape that broadcasts to (B, n_heads, T_q, T_k), with a memory and without"""
         for size in [(1, 2, 2, 1, 1), (2, 2, 2, 2, 2), (3, 3, 3, 3, 3), (2, 5, 7, 3, 2)]:
             B, T_q, T_k, H, d_k = size
             x, memory, state = draw(B, T_q, H * d_k), draw(B, T_k, H * d_k), random_state(draw, H * d_k, False)
             module = load(student(H * d_k, H), state)
             for mask in masks(draw, B, H, T_q, T_k):
-                case = f"{describe(*size)} and a mask of shape {tuple(mask.shape)}"
+                case = f"{describe(*size)}, a memory and a mask of shape {tuple(mask.shape)}"
                 with torch.no_grad():
                     got = module(x, memory=memory, mask=mask)
                 assert_close(got, module_by_loops(state, x, H, memory, mask), case=case, axes=AXES)
+        for B, T, H, d_k in [(1, 2, 1, 1), (2, 4, 3, 2)]:
+            x, state = draw(B, T, H * d_k), random_state(draw, H * d_k, False)
+            module = load(student(H * d_k, H), state)
+            for mask in masks(draw, B, H, T, T):
+                case = f"{describe(B, T, T, H, d_k)} and a mask of shape {tuple(mask.shape)}, without memory"
+                with torch.no_grad():
+                    got = module(x, mask=mask)
+                assert_close(got, module_by_loops(state, x, H, None, mask), case=case, axes=AXES)
 
     @pytest.mark.values(points=2)
     def test_rows_that_see_nothing(self, student, draw):
@@ -536,7 +552,8 @@ class TestMultiHeadAttentionModule:
             bound = 48**-0.5
             values = one[name].detach()
             spread = values.std().item() / (bound / math.sqrt(3))
-            fits = values.abs().max().item() <= bound * 1.001 and 0.6 < spread < 1.4
+            slack = 0.06 if name.endswith("weight") else 0.4  # 6 standard deviations for 48 * 48 numbers, and for 48
+            fits = values.abs().max().item() <= bound * 1.001 and abs(spread - 1) < slack
             words = f"a standard deviation of {values.std().item():.3f}, expected about {bound / math.sqrt(3):.3f}"
             require(fits, f"{name} of a new module has {words}: PyTorch's default", evidence=name)
             assert_moves(values, two[name], "made a second module", name)
@@ -546,29 +563,32 @@ class TestMultiHeadAttentionModule:
 
     @pytest.mark.gradient(points=2)
     def test_gradients(self, student, draw):
-        """The gradients with respect to x, memory and all parameters are those of the loop over single heads"""
+        """The gradients with respect to x, memory and all parameters are right, also without memory and in eval mode"""
         for B, T_q, T_k, H, d_k in [(1, 2, 2, 1, 1), (2, 3, 5, 3, 2)]:
             state, mask, weights = random_state(draw, H * d_k, True), draw.mask(B, 1, T_q, T_k), draw(B, T_q, H * d_k)
             module = load(student(H * d_k, H, bias=True), state)
-            tokens = {"x": draw(B, T_q, H * d_k).requires_grad_(), "memory": draw(B, T_k, H * d_k).requires_grad_()}
-            mine = tokens | dict(module.named_parameters())
-            theirs = tokens | {name: value.clone().requires_grad_() for name, value in state.items()}
-            outputs = (
-                (mine, module(tokens["x"], memory=tokens["memory"], mask=mask)),
-                (theirs, module_by_loops(theirs, tokens["x"], H, tokens["memory"], mask)),
-            )
-            found = []
-            for leaves, out in outputs:
-                if not out.requires_grad:
-                    fail("no gradient flows from the output to the parameters", evidence="no gradient")
-                names = list(theirs)
-                require(set(names) <= set(leaves), f"the parameters are {sorted(leaves)}", evidence=sorted(leaves))
-                grads = torch.autograd.grad((out * weights).sum(), [leaves[n] for n in names], allow_unused=True)
-                pairs = zip(names, grads, strict=True)
-                found.append({n: torch.zeros_like(leaves[n]) if g is None else g for n, g in pairs})
-            for name, want in found[1].items():
-                what = f"the gradient with respect to {name}"
-                assert_close(found[0][name], want, what, case=describe(B, T_q, T_k, H, d_k), atol=1e-8)
+            both = {"x": draw(B, T_q, H * d_k).requires_grad_(), "memory": draw(B, T_k, H * d_k).requires_grad_()}
+            cases = [(both, mask, "with a memory and a mask"), ({"x": both["x"]}, None, "without memory, in eval mode")]
+            for tokens, seen, words in cases:
+                module.train(seen is not None)
+                mine = tokens | dict(module.named_parameters())
+                theirs = tokens | {name: value.clone().requires_grad_() for name, value in state.items()}
+                outputs = (
+                    (mine, module(**tokens, mask=seen)),
+                    (theirs, module_by_loops(theirs, tokens["x"], H, tokens.get("memory"), seen)),
+                )
+                found = []
+                for leaves, out in outputs:
+                    if not out.requires_grad:
+                        fail(f"no gradient flows from the output to the parameters, {words}", evidence="no gradient")
+                    names = list(theirs)
+                    require(set(names) <= set(leaves), f"the parameters are {sorted(leaves)}", evidence=sorted(leaves))
+                    grads = torch.autograd.grad((out * weights).sum(), [leaves[n] for n in names], allow_unused=True)
+                    pairs = zip(names, grads, strict=True)
+                    found.append({n: torch.zeros_like(leaves[n]) if g is None else g for n, g in pairs})
+                for name, want in found[1].items():
+                    what = f"the gradient with respect to {name}"
+                    assert_close(found[0][name], want, what, case=f"{describe(B, T_q, T_k, H, d_k)}, {words}", atol=1e-8)
 
     @pytest.mark.values
     def test_heads_must_divide(self, student):
@@ -603,10 +623,26 @@ class TestMultiHeadAttentionModule:
                 assert_close(module(x, memory, mask), module_by_loops(state, x, 3, memory, mask), case=f"{case}, with memory")
                 assert_close(module(x), module_by_loops(state, x, 3), case=case, axes=AXES)
 
+    @pytest.mark.purity
+    def test_nothing_is_kept(self, student, draw):
+        """New weights count from the next call on, for the same x and memory, in eval mode too; modules do not mix"""
+        x, memory, states = draw(2, 5, 6), draw(2, 7, 6), [random_state(draw, 6, False) for _ in range(3)]
+        wants = [module_by_loops(state, x, 3, memory) for state in states]  # before the calls, which might change x
+        want_of_other = module_by_loops(states[0], x, 2, memory)
+        module, other = student(6, 3), student(6, 2)
+        cases = ("in training mode, beside a module with n_heads=2", "in eval mode, after other weights were loaded",
+                 "in eval mode, after other weights were loaded once more")  # fmt: skip
+        with torch.no_grad():
+            for state, want, case in zip(states, wants, cases, strict=True):
+                module = load(module, state).train(state is states[0])
+                assert_close(module(x, memory), want, case=case, axes=AXES)
+            got = load(other, states[0])(x, memory)
+            assert_close(got, want_of_other, case="for the other module, with n_heads=2", axes=AXES)
+
     @pytest.mark.numerics
     def test_float32(self, student, draw):
-        """A module in float32 gives float32; non-contiguous inputs are fine"""
-        state, x, mask = random_state(draw, 6, False), draw(2, 5, 6), draw.mask(5, 5)
+        """A module in float32 gives float32, also where a query sees nothing; non-contiguous inputs are fine"""
+        state, x, mask = random_state(draw, 6, False), draw(2, 5, 6), with_empty_rows(draw, 2, 3, 5, 5)[ONE_ROW]
         module = load(student(6, 3), state)
         with torch.no_grad():
             strided = draw.strided(2, 5, 6)
@@ -644,7 +680,8 @@ class TestAttentionParameterCount:
     @pytest.mark.values(points=2)
     def test_shared_keys_and_values(self, student):
         """With fewer key and value heads only W_k and W_v are narrower"""
-        for d_model, n_heads, n_kv in [(4, 2, 1), (6, 3, 1), (12, 4, 2), (35, 7, 1), (30, 6, 3), (4096, 32, 8)]:
+        sizes = [(4, 2, 1), (6, 3, 1), (12, 4, 2), (35, 7, 1), (30, 6, 3), (49, 49, 1), (55, 11, 1), (4096, 32, 8)]
+        for d_model, n_heads, n_kv in sizes:
             case = f"with d_model={d_model}, n_heads={n_heads}, n_kv_heads={n_kv}"
             want = count_by_head(d_model, n_heads, n_kv, False)
             assert_close(student(d_model, n_heads, n_kv), want, "the count", case=case)
@@ -716,8 +753,19 @@ class TestAblateHead:
             assert_close(student(*args, mask=mask, memory=memory), want, case=case, axes=AXES)
         got = student(*args, None, memory)
         assert_close(got, ablated_by_loops(*args, None, memory), case="with a memory and no mask", axes=AXES)
-        own = draw.mask(T_q, T_q)
-        assert_close(student(*args, own), ablated_by_loops(*args, own), case="with a mask and no memory", axes=AXES)
+        for own in masks(draw, B, H, T_q, T_q):
+            case = f"with a mask of shape {tuple(own.shape)} and no memory"
+            assert_close(student(*args, own), ablated_by_loops(*args, own), case=case, axes=AXES)
+
+    @pytest.mark.causality
+    def test_hidden_positions_do_not_matter(self, student, draw):
+        """What a hidden position holds moves nothing, also when visible scores are near -1e6; a visible one does"""
+        assert_hidden_do_not_matter(draw, lambda four: lambda x, mask: student(x, *four, 2, 0, mask=mask))
+
+    @pytest.mark.numerics
+    def test_large_scores(self, student, draw):
+        """Scores near a million, positive and negative, give no inf and no nan, with a mask and without"""
+        assert_large_scores(draw, lambda four: lambda x, mask: student(x, *four, 2, 0, mask=mask), without=0)
 
     @pytest.mark.mechanism
     def test_the_head_is_gone(self, student, draw):
@@ -774,7 +822,7 @@ class TestAblateHead:
                 student(x, *four, n_heads, head)
         for d_model, n_heads in NOT_DIVIDING:
             with raises(ValueError, when=f"d_model={d_model}, n_heads={n_heads}, head=1", mentions=[d_model, n_heads]):
-                student(draw(n_heads, 2, d_model), *[draw(d_model, d_model) for _ in range(4)], n_heads, 1)
+                student(draw(2 * n_heads, 5, d_model), *[draw(d_model, d_model) for _ in range(4)], n_heads, 1)
 
     @pytest.mark.purity
     def test_leaves_arguments_alone(self, student, draw):
@@ -785,7 +833,9 @@ class TestAblateHead:
 
     @pytest.mark.numerics
     def test_follows_the_dtype(self, student, draw):
-        """float32 in, float32 out; non-contiguous inputs are fine"""
-        assert_float32(student, ablated_by_loops, [draw(2, 5, 6), *matrices(draw, 6), 3, 2])
+        """float32 in, float32 out, also where a query sees nothing; non-contiguous inputs are fine"""
+        args = [draw(2, 5, 6), *matrices(draw, 6), 3, 2]
+        assert_float32(student, ablated_by_loops, args)
+        assert_float32(student, ablated_by_loops, [*args, with_empty_rows(draw, 2, 3, 5, 7)[ONE_ROW], draw(2, 7, 6)])
         strided = [draw.strided(2, 5, 6), *[draw.strided(6, 6) for _ in range(4)], 3, 0]
         assert_close(student(*strided), ablated_by_loops(*strided), case="for non-contiguous inputs", axes=AXES)

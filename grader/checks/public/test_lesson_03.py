@@ -10,12 +10,13 @@ from grader.checks.assertions import assert_close, assert_shape, fail, given, nu
 
 
 def as_number(value, what):
-    """A float from a Python number or a tensor with one element."""
-    if isinstance(value, torch.Tensor) and value.numel() == 1:
+    """A float from a Python number or a tensor with no dimensions."""
+    if isinstance(value, torch.Tensor) and value.dim() == 0:
         return value.item()
     if not isinstance(value, int | float) or isinstance(value, bool):
         hint = "; is the `return` missing?" if value is None else ""
-        fail(f"{what} should be a number but is {shape_of(value)}{hint}", evidence=shape_of(value))
+        kind = "a tensor of shape " if isinstance(value, torch.Tensor) else ""
+        fail(f"{what} should be a Python float but is {kind}{shape_of(value)}{hint}", evidence=shape_of(value))
     return float(value)
 
 
