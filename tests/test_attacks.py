@@ -338,6 +338,27 @@ def test_objects_that_change_what_is_expected_of_them(
     assert score(changes=True) > honest, "it is no attack"
 
 
+ZEROED_ON_LOADING = """
+    def load_state_dict(self, state, *more, **options):
+        for tensor in state.values():
+            tensor.data.zero_()
+        return super().load_state_dict(state, *more, **options)
+"""
+
+
+def test_a_module_that_changes_the_weights_that_it_is_to_load(sandbox: Sandbox) -> None:
+    """Otherwise zeros are right: a check computes what it expects from the weights that it gave the module."""
+    lesson, name = load_lesson("04"), "MultiHeadAttention"
+    source = lesson.exercise(name).reference.replace("self.W_o(merge_heads(heads))", "self.W_o(x * 0)")
+    others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
+
+    def score(more: str) -> float:
+        with sandbox.submission([*others, Cell("code", source + more, "solve", name)], given=lesson.given) as answer:
+            return judge(lesson, [answer], only=[name], diagnose=False)[0].score
+
+    assert score(ZEROED_ON_LOADING) <= score("")
+
+
 # ------------------------------------------------------------------------------------------------ between calls
 
 
