@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from grader.report import Picture
 
@@ -392,6 +392,27 @@ def assert_float32(
             expected = torch.float32 if w.is_floating_point() else w.dtype
             assert_dtype(g, expected, what, "when the inputs are float32")
         assert_close(g, w, f"{what} in float32", rtol=tolerance, atol=tolerance, dtype=False)
+
+
+def load_weights(module: nn.Module, state: Mapping[str, Tensor], *, optional: Collection[str] = ()) -> nn.Module:
+    """The module in float64 with copies of these weights; a sentence where it has no place for one of them.
+
+    It is loaded by PyTorch's own `load_state_dict`: the module is the learner's, and may have another one.
+
+    Args:
+        optional: names that the module need not have, because they are another one's.
+    """
+    module = module.double()
+    places = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    names = ", ".join(sorted(places)) or "no weights"
+    for name, tensor in state.items():
+        if name in places:
+            words = f"{name} has shape {places[name]}, expected {tuple(tensor.shape)}"
+            require(places[name] == tuple(tensor.shape), words, evidence=(name, places[name]))
+        else:
+            require(name in optional, f"the module has no {name}; it has {names}", evidence=names)
+    nn.Module.load_state_dict(module, {name: tensor.clone() for name, tensor in state.items()}, strict=False)
+    return module
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from grader.checks.assertions import (
     fail,
     given,
     gradients,
+    load_weights,
     raises,
     require,
 )
@@ -416,19 +417,6 @@ def module_by_loops(state, x, n_heads, memory=None, mask=None):
     return linear("W_o", torch.cat(heads, dim=-1))
 
 
-def load(module, state):
-    """The module in float64 with these weights; a sentence where it has no place for one of them."""
-    module = module.double()
-    places = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    for name, tensor in state.items():
-        names = ", ".join(sorted(places))
-        require(name in places, f"the module has no {name}; it has {names or 'no weights'}", evidence=names)
-        words = f"{name} has shape {places[name]}, expected {tuple(tensor.shape)}"
-        require(places[name] == tuple(tensor.shape), words, evidence=(name, places[name]))
-    nn.Module.load_state_dict(module, {name: tensor.clone() for name, tensor in state.items()}, strict=False)
-    return module
-
-
 @exercise("MultiHeadAttention")
 class TestMultiHeadAttentionModule:
     @pytest.mark.values(points=4)
@@ -439,7 +427,7 @@ class TestMultiHeadAttentionModule:
             for bias in (False, True):
                 state, x = random_state(draw, H * d_k, bias), draw(B, T_q, H * d_k)
                 with torch.no_grad():
-                    got = load(student(H * d_k, H, bias=bias), state)(x)
+                    got = load_weights(student(H * d_k, H, bias=bias), state)(x)
                 case = f"{describe(B, T_q, T_q, H, d_k)}, bias={bias}"
                 assert_close(got, module_by_loops(state, x, H), case=case, axes=AXES)
 
@@ -450,7 +438,7 @@ class TestMultiHeadAttentionModule:
             B, T_q, T_k, H, d_k = size
             state, x, memory = random_state(draw, H * d_k, True), draw(B, T_q, H * d_k), draw(B, T_k, H * d_k)
             with torch.no_grad():
-                got = load(student(H * d_k, H, bias=True), state)(x, memory)
+                got = load_weights(student(H * d_k, H, bias=True), state)(x, memory)
             assert_close(got, module_by_loops(state, x, H, memory), case=f"{describe(*size)} and a memory", axes=AXES)
 
     @pytest.mark.values(points=2)
@@ -459,7 +447,7 @@ class TestMultiHeadAttentionModule:
         for size in [(1, 2, 2, 1, 1), (2, 2, 2, 2, 2), (3, 3, 3, 3, 3), (2, 5, 7, 3, 2)]:
             B, T_q, T_k, H, d_k = size
             x, memory, state = draw(B, T_q, H * d_k), draw(B, T_k, H * d_k), random_state(draw, H * d_k, False)
-            module = load(student(H * d_k, H), state)
+            module = load_weights(student(H * d_k, H), state)
             for mask in masks(draw, B, H, T_q, T_k):
                 case = f"{describe(*size)}, a memory and a mask of shape {tuple(mask.shape)}"
                 with torch.no_grad():
@@ -467,7 +455,7 @@ class TestMultiHeadAttentionModule:
                 assert_close(got, module_by_loops(state, x, H, memory, mask), case=case, axes=AXES)
         for B, T, H, d_k in [(1, 2, 1, 1), (2, 4, 3, 2)]:
             x, state = draw(B, T, H * d_k), random_state(draw, H * d_k, False)
-            module = load(student(H * d_k, H), state)
+            module = load_weights(student(H * d_k, H), state)
             for mask in masks(draw, B, H, T, T):
                 case = f"{describe(B, T, T, H, d_k)} and a mask of shape {tuple(mask.shape)}, without memory"
                 with torch.no_grad():
@@ -479,7 +467,7 @@ class TestMultiHeadAttentionModule:
         """A head of a query that sees no key gives zeros before W_o, and all gradients are finite"""
         B, T_q, T_k, H, d_k = 2, 3, 4, 2, 3
         state = random_state(draw, H * d_k, True)
-        module = load(student(H * d_k, H, True), state)
+        module = load_weights(student(H * d_k, H, True), state)
         x, memory = draw(B, T_q, H * d_k).requires_grad_(), draw(B, T_k, H * d_k).requires_grad_()
         for name, mask in with_empty_rows(draw, B, H, T_q, T_k).items():
             case = f"with a mask {name}, bias=True"
@@ -508,7 +496,7 @@ class TestMultiHeadAttentionModule:
     @staticmethod
     def with_matrices(student, four):
         state = {f"{name}.weight": W.T.contiguous() for name, W in zip(LAYERS, four, strict=True)}
-        module = load(student(4, 2), state)
+        module = load_weights(student(4, 2), state)
         return lambda x, mask: module(x, mask=mask)
 
     @pytest.mark.values
@@ -526,7 +514,7 @@ class TestMultiHeadAttentionModule:
                 theirs.in_proj_bias.copy_(torch.cat([state[f"{name}.bias"] for name in LAYERS[:3]]))
                 theirs.out_proj.bias.copy_(state["W_o.bias"])
                 want = theirs(x, memory, memory, attn_mask=~mask)[0]
-                got = load(student(H * d_k, H, bias=True), state)(x, memory=memory, mask=mask)
+                got = load_weights(student(H * d_k, H, bias=True), state)(x, memory=memory, mask=mask)
             assert_close(got, want, case=describe(B, T_q, T_k, H, d_k), axes=AXES)
 
     @pytest.mark.mechanism
@@ -566,7 +554,7 @@ class TestMultiHeadAttentionModule:
         """The gradients with respect to x, memory and all parameters are right, also without memory and in eval mode"""
         for B, T_q, T_k, H, d_k in [(1, 2, 2, 1, 1), (2, 3, 5, 3, 2)]:
             state, mask, weights = random_state(draw, H * d_k, True), draw.mask(B, 1, T_q, T_k), draw(B, T_q, H * d_k)
-            module = load(student(H * d_k, H, bias=True), state)
+            module = load_weights(student(H * d_k, H, bias=True), state)
             both = {"x": draw(B, T_q, H * d_k).requires_grad_(), "memory": draw(B, T_k, H * d_k).requires_grad_()}
             cases = [(both, mask, "with a memory and a mask"), ({"x": both["x"]}, None, "without memory, in eval mode")]
             for tokens, seen, words in cases:
@@ -601,7 +589,7 @@ class TestMultiHeadAttentionModule:
     def test_same_again(self, student, draw):
         """Arguments and weights stay as they are; a second call gives the same, in training mode too"""
         state = random_state(draw, 6, True)
-        module = load(student(6, 3, bias=True), state).train()
+        module = load_weights(student(6, 3, bias=True), state).train()
         args = [draw(2, 5, 6), draw(2, 7, 6), draw.mask(2, 1, 5, 7)]
         args[2][0, 0, 0] = False
         with torch.no_grad():
@@ -615,7 +603,7 @@ class TestMultiHeadAttentionModule:
     def test_changing_lengths(self, student, draw):
         """One module takes lengths 3, 7 and 2, with and without memory and mask, in turn"""
         state = random_state(draw, 6, False)
-        module = load(student(6, 3), state)
+        module = load_weights(student(6, 3), state)
         with torch.no_grad():
             for B, T, T_k in ((1, 3, 3), (2, 7, 4), (3, 2, 5)):
                 x, memory, mask = draw(B, T, 6), draw(B, T_k, 6), draw.mask(T, T_k)
@@ -634,16 +622,16 @@ class TestMultiHeadAttentionModule:
                  "in eval mode, after other weights were loaded once more")  # fmt: skip
         with torch.no_grad():
             for state, want, case in zip(states, wants, cases, strict=True):
-                module = load(module, state).train(state is states[0])
+                module = load_weights(module, state).train(state is states[0])
                 assert_close(module(x, memory), want, case=case, axes=AXES)
-            got = load(other, states[0])(x, memory)
+            got = load_weights(other, states[0])(x, memory)
             assert_close(got, want_of_other, case="for the other module, with n_heads=2", axes=AXES)
 
     @pytest.mark.numerics
     def test_float32(self, student, draw):
         """A module in float32 gives float32, also where a query sees nothing; non-contiguous inputs are fine"""
         state, x, mask = random_state(draw, 6, False), draw(2, 5, 6), with_empty_rows(draw, 2, 3, 5, 5)[ONE_ROW]
-        module = load(student(6, 3), state)
+        module = load_weights(student(6, 3), state)
         with torch.no_grad():
             strided = draw.strided(2, 5, 6)
             assert_close(module(strided), module_by_loops(state, strided, 3), case="for a non-contiguous x", axes=AXES)

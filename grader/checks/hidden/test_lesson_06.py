@@ -18,6 +18,7 @@ from grader.checks.assertions import (
     assert_shape,
     given,
     gradients,
+    load_weights,
     number,
     raises,
     require,
@@ -220,10 +221,8 @@ class TestShiftMatrix:
 
 def filled(module, table):
     """The module in float64 with this table as its parameter."""
-    module.double()
     (name,) = module.state_dict()
-    module.load_state_dict({name: table})
-    return module
+    return load_weights(module, {name: table})
 
 
 @exercise("LearnedPositions")

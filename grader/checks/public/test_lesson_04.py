@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from grader.checks import exercise
 from grader.checks.assertions import (
@@ -14,6 +13,7 @@ from grader.checks.assertions import (
     assert_same,
     assert_shape,
     given,
+    load_weights,
     raises,
     require,
 )
@@ -21,19 +21,6 @@ from grader.checks.assertions import (
 
 def float64(*rows):
     return torch.tensor(rows, dtype=torch.float64)
-
-
-def load(module, state):
-    """The module in float64 with these weights; a sentence where it has no place for one of them."""
-    module = module.double()
-    places = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    for name, tensor in state.items():
-        names = ", ".join(sorted(places))
-        require(name in places, f"the module has no {name}; it has {names or 'no weights'}", evidence=names)
-        words = f"{name} has shape {places[name]}, expected {tuple(tensor.shape)}"
-        require(places[name] == tuple(tensor.shape), words, evidence=(name, places[name]))
-    nn.Module.load_state_dict(module, {name: tensor.clone() for name, tensor in state.items()}, strict=False)
-    return module
 
 
 @exercise("split_heads")
@@ -161,7 +148,7 @@ class TestMultiHeadAttentionModule:
         x, *matrices = two_heads()
         names = ("W_q", "W_k", "W_v", "W_o")
         state = {f"{name}.weight": W.T.contiguous() for name, W in zip(names, matrices, strict=True)}
-        got = load(student(2, 2), state)(x)
+        got = load_weights(student(2, 2), state)(x)
         assert_close(got, float64([[2.25, 3.5], [2.75, 4.0]]), case=f"{given(x=x)}, with n_heads=2")
 
     @pytest.mark.values
