@@ -1061,7 +1061,7 @@ def test_archives_stay_in_their_folder(tmp_path: Path, kind: str) -> None:
     """nbgrader's zip_collect unpacks what students upload; nothing lands outside, no link leads out."""
     from nbgrader.utils import unzip
 
-    from grader.classroom.splice import RefusedSubmission, refuse_links
+    from grader.classroom.uploads import RefusedSubmission, files_of
 
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
@@ -1076,7 +1076,7 @@ def test_archives_stay_in_their_folder(tmp_path: Path, kind: str) -> None:
     leads_out = [p for p in inside if CANARY in p.read_text()]
     if leads_out:
         with pytest.raises(RefusedSubmission):
-            refuse_links(tmp_path / "out")
+            files_of(tmp_path / "out")
     assert not [p for p in (tmp_path / "out").iterdir() if p.name == "evil"]
 
 

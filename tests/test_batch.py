@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,11 @@ from grader.classroom import batch
 from grader.classroom.batch import Line, Run, changes
 from grader.classroom.course import Course, CourseError
 from grader.classroom.gradebook import Book
-from grader.classroom.splice import RefusedSubmission
+from grader.classroom.results import Record
+from grader.classroom.uploads import RefusedSubmission
 from grader.classroom.workers import ClusterPool, Job, LocalPool, Verdict, judge_job
 from grader.lesson import ROOT, load_lesson
+from grader.report import CheckResult, ExerciseResult, Report
 from grader.sandbox.remote import sandbox_available
 
 FULL = load_lesson("00").exercise("row_sums").points
@@ -100,7 +104,10 @@ def test_the_command_leaves_what_nbgrader_autograde_leaves(tmp_path: Path, capsy
         (root / "submitted" / "ada" / "week1" / "timestamp.txt").write_text("2026-03-01 10:00:00 UTC\n")
         (root / "submitted" / "ada" / "week1" / "data").mkdir()
         (root / "submitted" / "ada" / "week1" / "data" / "mine.csv").write_text("1,2")
+        for name in ("plots.html", "x.SVG", "torch.py", "both.html", "both.html.txt", "given.html", "given.csv"):
+            (root / "submitted" / "ada" / "week1" / name).write_text(f"<script>alert(1)</script> {name}")
         (root / "source" / "week1" / "given.csv").write_text("3")
+        (root / "source" / "week1" / "given.html").write_text("<p>the course's own</p>")
     nbgrader(stock, "autograde", "week1")
     assert cli.main(["grade", str(ours), "week1", "-j", "2"]) == 0
     said = capsys.readouterr().out
@@ -110,6 +117,12 @@ def test_the_command_leaves_what_nbgrader_autograde_leaves(tmp_path: Path, capsy
     assert {
         k: v for k, v in found.items() if k not in {f"{s}.json" for s in ("ada", "bob", "eve", "spy", "xss")}
     } == expected
+    extras = {path.name for path in (ours / "autograded" / "ada" / "week1").iterdir() if path.suffix != ".ipynb"}
+    assert extras == {
+        "data", "timestamp.txt", "plots.html.txt", "x.SVG.txt", "torch.py.txt", "both.html.txt", "given.html", "given.csv"
+    }  # fmt: skip
+    assert found["autograded/ada/week1/both.html.txt"].endswith("both.html.txt")
+    assert found["autograded/ada/week1/given.html"] == "<p>the course's own</p>"
     assert ("autograded/ada/week1/data/mine.csv") in found and "autograded/eve/week1/given.csv" in found
     nbgrader(ours, "generate_feedback", "week1", "--student=bob")
     assert "A hint:" in (ours / "feedback" / "bob" / "week1" / "00_start_here.html").read_text()
@@ -240,6 +253,7 @@ POINTS = [
     (Book, "_save"),
     (Run, "_copy_extras"),
     (Run, "_write"),
+    (batch, "swap_in"),
     (os, "replace"),
 ]
 
@@ -292,6 +306,42 @@ def test_a_new_version_is_written_even_when_the_run_ended_between_verdict_and_gr
     assert scores(root)["eve"] == FULL
 
 
+@pytest.mark.parametrize("call", range(3))
+@pytest.mark.parametrize("step", ["rename", "unlink"])
+def test_other_files_that_were_being_exchanged_are_exchanged_by_the_next_run(
+    step: str, call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = a_class(tmp_path, 1)
+    folder = root / "submitted" / "s00" / "week1"
+    for name in ("a", "b.csv", "c.csv"):
+        (folder / name).write_text("first")
+    grade(root)
+    (folder / "a").unlink()
+    (folder / "c.csv").unlink()
+    (folder / "a").mkdir()
+    for name in ("a/x", "b.csv", "d.csv"):
+        (folder / name).write_text("second")
+    real, left = getattr(os, step), call
+
+    def deadly(*args: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= "autograded" in os.fsdecode(args[0])
+        if left < 0:
+            raise Killed
+        return real(*args, **options)
+
+    notebook = folder / "00_start_here.ipynb"
+    notebook.write_text(notebook.read_text().replace("# 0", "# 1"))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(os, step, deadly)
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it was killed: it tidies nothing up
+        grade(root)
+    grade(root)
+    left_over = {k: v for k, v in outcome(root).items() if str(k).startswith("autograded/") and "ipynb" not in k}
+    assert left_over == {f"autograded/s00/week1/{name}": "second" for name in ("a/x.txt", "b.csv", "d.csv")}
+    assert [path.name for path in (root / "autograded" / "s00").iterdir()] == ["week1"]
+
+
 def test_reading_a_submission_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "n.ipynb").symlink_to(tmp_path / "secret")
@@ -329,9 +379,9 @@ def test_a_journal_line_that_was_cut_off_is_no_line(tmp_path: Path) -> None:
     assert outcome(root) == finished()
 
 
-def run_command(root: Path, *options: str) -> subprocess.Popen[str]:
+def run_command(root: Path, *options: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "grader", "grade", str(root), "week1", "--isolation", "none", *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=env)
 
 
 def test_kill_9_in_the_middle_loses_and_repeats_nothing(tmp_path: Path) -> None:
@@ -470,6 +520,151 @@ def test_odd_submissions_are_refused_with_a_sentence_and_the_class_goes_on(
     assert {s for s, (state, _) in found.items() if state == "graded"} == {"ada", "bob", "eve", "spy", "xss"}
     assert {k: v for k, v in outcome(root).items() if k in finished()} == finished()
     assert not any("\n" in str(line) for line in lines)
+
+
+def deep(folder: Path) -> None:
+    for _ in range(1_200):
+        folder /= "d"
+        folder.mkdir()
+
+
+def as_long_as_can_be(folder: Path) -> None:
+    while len(str(folder)) < 3_800:
+        folder /= "d" * 200
+        folder.mkdir()
+    (folder / ("f" * (4_095 - len(str(folder)) - 1))).write_text("")
+
+
+def many(folder: Path) -> None:
+    for number in range(5_000):
+        (folder / f"{number}").touch()
+
+
+def one_link(name: bytes) -> Callable[[Path], object]:
+    return lambda folder: os.symlink("/etc/passwd", os.path.join(os.fsencode(folder), name))
+
+
+def date(text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "timestamp.txt").write_text(text)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "deep": (deep, "has more than 240 bytes; ask for fewer folders and shorter names"),
+    "long": (as_long_as_can_be, "has more than 240 bytes; ask for fewer folders and shorter names"),
+    "many": (many, "it has more than 5,000 files and folders; ask for the notebooks and what they need"),
+    "no text": (one_link(b"\xff.txt"), "?.txt is a symbolic link"),
+    "escapes": (one_link(b"\x1b[2J\x1b]0;owned\x07.txt"), "?[2J?]0;owned?.txt is a symbolic link"),
+    "arithmetic": (date("00:00109999999999999999999999999999EST2020-2020010160"), "which is no date"),
+    "slow to read": (date("1." * 2_000_000), "which is no date"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_wrong_with_one_upload_is_one_line(name: str, tmp_path: Path) -> None:
+    root = a_class(tmp_path, 2)
+    folder = root / "submitted" / "s00" / "week1"
+    change, said = HOSTILE[name]
+    change(folder)
+    begun = time.process_time()
+    try:
+        refused, graded = grade(root)
+        assert time.process_time() - begun < 20
+        assert (refused.student, refused.state, graded.student, graded.state) == ("s00", "refused", "s01", "graded")
+        assert said in refused.reason and str(refused).isprintable() and len(str(refused)) < 300
+        assert set(scores(root)) == {"s01"} and not (root / "autograded" / "s00").exists()
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)  # what pytest uses would stumble as well
+
+
+@pytest.mark.parametrize(("former", "later"), [("a", "a/b"), ("a.csv", "a.csv/b.csv"), ("a/b", "a"), ("x.txt/a", "x")])
+def test_other_files_of_a_former_version_are_in_nobodys_way(former: str, later: str, tmp_path: Path) -> None:
+    root = a_class(tmp_path, 2)
+    for number, name in enumerate((former, later)):
+        shutil.rmtree(root / "submitted" / "s00")
+        path = hand_in(root, "s00", {"row_sums": ROW_SUMS + f"  # version {number}"}) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name)
+        assert set(states(grade(root)).values()) <= {"graded", "kept"}
+    there = [path for path in (root / "autograded" / "s00" / "week1").rglob("*") if path.is_file()]
+    assert sorted(path.read_text() for path in there if path.suffix != ".ipynb") == [later]
+    assert set(states(grade(root)).values()) == {"kept"}
+
+
+def test_the_courses_own_files_come_before_a_students(tmp_path: Path) -> None:
+    root = a_class(tmp_path, 1)
+    for top, text in ((root / "source" / "week1", "course"), (root / "submitted" / "s00" / "week1", "student")):
+        names = ("same.csv", "file.csv", "folder.csv/x.csv") if text == "course" else (
+            "same.csv", "file.csv/x.csv", "folder.csv", "second.ipynb/x.csv")  # fmt: skip
+        for name in names:
+            (top / name).parent.mkdir(exist_ok=True)
+            (top / name).write_text(text)
+    assert states(grade(root)) == {"s00": "graded"}
+    folder = root / "autograded" / "s00" / "week1"
+    there = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.csv") if path.is_file()}
+    assert there == dict.fromkeys(("same.csv", "file.csv", "folder.csv/x.csv"), "course")
+
+
+@pytest.mark.parametrize("step", ["copy_extras", "swap_in", "_timestamp", "files_of", "write_atomically"])
+def test_a_failure_over_one_submission_is_its_line_and_is_made_up_for(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = a_class(tmp_path, 2)
+    (root / "submitted" / "s00" / "week1" / "timestamp.txt").write_text("2026-01-01")
+    real, calls = getattr(batch, step), 0
+
+    def failing(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        journal = step == "write_atomically" and "journal" in str(args[0])
+        calls += not journal
+        if calls == 1 and not journal:
+            raise OSError(36, "File name too long", "x" * 5_000)
+        return real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, step, failing)
+        lines = {line.student: line for line in grade(root)}
+    assert states(list(lines.values())) == {"s00": "failed", "s01": "graded"}
+    assert lines["s00"].reason.startswith("it could not be graded: OSError: [Errno 36] File name too long")
+    assert len(str(lines["s00"])) < 400
+    assert set(scores(root)) == ({"s00", "s01"} if step == "swap_in" else {"s01"})
+    assert set(states(grade(root)).values()) <= {"graded", "kept"} and set(scores(root)) == {"s00", "s01"}
+    assert set(states(grade(root)).values()) == {"kept"}
+
+
+def test_a_gradebook_that_is_locked_ends_the_run(tmp_path: Path) -> None:
+    """That is no student's doing: the next run takes it up."""
+    root = a_class(tmp_path, 2)
+
+    class Locking(Here):
+        def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, Verdict]]:
+            for judged in super().run(jobs):
+                other.execute("BEGIN EXCLUSIVE")
+                yield judged
+
+    with contextlib.closing(sqlite3.connect(root / "gradebook.db")) as other:
+        with pytest.raises(CourseError, match="cannot be written: database is locked"):
+            grade(root, Locking())
+        other.rollback()
+    assert not (root / "autograded" / "s00" / "week1").exists() and scores(root) == {}
+    assert states(grade(root)) == {"s00": "kept", "s01": "graded"} and set(scores(root)) == {"s00", "s01"}
+
+
+def test_what_changed_is_told_in_printable_words() -> None:
+    def line(passed: bool) -> dict[str, Record | None]:
+        check = CheckResult("a", "title", "values", True, passed, message="" if passed else "\x1b]0;owned\x07")
+        report = Report("00", (ExerciseResult("row_sums", 1.0, "passed" if passed else "failed", (check,)),))
+        return {"n": Record("a", "b", 1, "none", report)}
+
+    (said,) = changes(Line("graded", "ada", records=line(False), former=line(True)))
+    assert said.isprintable() and "owned" in said
+
+
+def test_a_name_that_the_terminal_cannot_show_ends_no_run(tmp_path: Path) -> None:
+    root = a_class(tmp_path, 1)
+    shutil.move(root / "submitted" / "s00", root / "submitted" / "Zoë")
+    process = run_command(root, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    done, _ = process.communicate(timeout=120)
+    assert "graded  Zo" in done and process.returncode == 0
 
 
 def test_a_missing_notebook_of_several_earns_nothing(tmp_path: Path) -> None:

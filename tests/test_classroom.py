@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -21,7 +22,8 @@ from grader.classroom import course as courses
 from grader.classroom.grading import GradingError, feedback, judge_notebook, number_for, put_verdicts
 from grader.classroom.results import Record, checks_digest, course_secret, seed_for
 from grader.classroom.sanitize import clean_html, clean_markdown, markdown2html
-from grader.classroom.splice import RefusedSubmission, carry_over, read_released, refuse_links
+from grader.classroom.splice import carry_over, read_released
+from grader.classroom.uploads import INERT, RefusedSubmission, files_of, stored_as
 from grader.lesson import ROOT, load_lesson
 from grader.report import CheckResult, ExerciseResult, Picture, Report
 from grader.sandbox.remote import sandbox_available
@@ -188,13 +190,28 @@ def test_strange_cells_do_no_harm() -> None:
 def test_links_and_pipes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "n.ipynb").write_text("{}")
-    refuse_links(tmp_path / "a")
+    files_of(tmp_path / "a")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(RefusedSubmission, match="symbolic link"):
-        refuse_links(tmp_path / "b")
+        files_of(tmp_path / "b")
     os.mkfifo(tmp_path / "a" / "pipe")
     with pytest.raises(RefusedSubmission, match="pipe is not a regular file"):
-        refuse_links(tmp_path / "a")
+        files_of(tmp_path / "a")
+
+
+def test_no_other_file_of_a_student_is_a_page_to_the_browser() -> None:
+    """Whatever an extension means on this machine, formgrader serves the stored file as data, text or a plain picture."""
+    import mimetypes
+
+    from nbgrader.server_extensions.formgrader.handlers import SubmissionFilesHandler
+
+    handler = SubmissionFilesHandler.__new__(SubmissionFilesHandler)
+    kinds = {*mimetypes.types_map, *mimetypes.common_types, *INERT, ".HTML", ".xhtml", ".svgz", ".mht", ".py", ""}
+    for kind in kinds:
+        handler.absolute_path = str(stored_as(Path(f"a/x{kind}")))
+        served = handler.get_content_type()
+        assert not re.search("html|xml|svg|script|pdf|flash|multipart|x-python", served), (kind, served)
+        assert served == "text/plain" or kind.lower() in INERT, kind
 
 
 # ------------------------------------------------------------------------------------------ cleaning

@@ -1,43 +1,47 @@
 """A whole class at once: found, judged in parallel, written into nbgrader's gradebook, whatever happens meanwhile.
 
-For each submission, in this order: its verdicts are written to `.grader/judged/` (atomically), its grades to the
-gradebook (one transaction), its graded notebooks to `autograded/` (atomically), and a line to a journal says that
-all of it is done. So a run that was ended at any moment is taken up where it stood: what was judged is not judged
-again, what was not yet written is written. A verdict depends on the submission, the checks and the course's secret
-alone, hence not on the order, the number of workers, or where they are.
+For each submission, in this order: its verdicts are written to `.grader/judged/` (atomically), its other files to a
+folder of their own, its grades to the gradebook (one transaction), that folder's files to `autograded/` in the place
+of the former ones, its graded notebooks there too (atomically), and a line to a journal says that all of it is done.
+So a run that was ended at any moment is taken up where it stood: what was judged is not judged again, what was not yet
+written is written. A verdict depends on the submission, the checks and the course's secret alone, hence not on the
+order, the number of workers, or where they are.
+
+Whatever goes wrong over one submission becomes its line, and the class goes on; a `CourseError` ends the run.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from grader.classroom.course import Course, CourseError
 from grader.classroom.gradebook import Book, Standing
 from grader.classroom.results import Record, checks_digest, course_secret, write_atomically
-from grader.classroom.splice import RefusedSubmission, refuse_links
+from grader.classroom.uploads import RefusedSubmission, copy_extras, files_of, open_regular, printable, swap_in
 from grader.classroom.workers import ClusterPool, Job, LocalPool, Pool, Verdict, prepared, with_verdicts
 from grader.lesson import MAX_BYTES, lesson_of, load_lesson
 from grader.report import plain
 
 _STUDENT = re.compile(r"\w[\w.@+-]{0,99}")
-_EXTRA_BYTES = 20_000_000
-"""Other files of a submission go beside the graded notebooks, as with nbgrader, up to this size altogether."""
+_DATE = 100
+"""Characters that a date may have."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Line:
-    """What became of one submission: `graded`, `kept` (nothing had changed), `refused` or `failed`."""
+    """What became of one submission: `graded`, `kept` (nothing had changed), `refused` or `failed`; to be printed."""
 
     state: str
     student: str
@@ -45,6 +49,9 @@ class Line:
     records: dict[str, Record | None] = field(default_factory=dict)
     former: dict[str, Record | None] = field(default_factory=dict)
     standing: Standing | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", printable(self.reason))
 
     def __str__(self) -> str:
         if self.reason:
@@ -65,43 +72,70 @@ class Found:
     notebooks: tuple[str, ...]
 
 
+def _or_line(student: str, work: Callable[..., _T], *arguments: Any) -> _T | Line:
+    """What `work(*arguments)` on one submission gives; where it fails, the line that says so.
+
+    Raises:
+        CourseError: it is not this submission's doing.
+    """
+    try:
+        return work(*arguments)
+    except CourseError:
+        raise
+    except RefusedSubmission as error:
+        return Line("refused", student, str(error))
+    except Exception as error:
+        what = str(error).strip().split("\n")[0][:300]
+        return Line("failed", student, f"it could not be graded: {type(error).__name__}: {what}")
+
+
 # ------------------------------------------------------------------------------------------- what was handed in
 
 
 def find_submissions(course: Course, assignment: str, notebooks: tuple[str, ...]) -> tuple[list[Found], list[Line]]:
     """All submissions of an assignment in the order of the students' ids, and those that are refused."""
     top = course.folder("submitted", ".", ".")
-    found, refused = [], []
+    found: list[Found] = []
+    refused: list[Line] = []
     for entry in sorted(os.scandir(top), key=lambda e: e.name) if top.is_dir() else ():
-        folder = Path(entry.path, assignment)
-        if entry.name.startswith(".") and not folder.exists():
-            continue  # the droppings of editors and file managers
-        try:
-            if entry.is_symlink():
-                raise RefusedSubmission("its folder is a symbolic link; put the files themselves there")
-            if not entry.is_dir() or not os.path.lexists(folder):
-                continue
-            if not _STUDENT.fullmatch(entry.name) or ".." in entry.name:
-                raise RefusedSubmission(
-                    "a student's id consists of letters, digits and . _ @ + -; rename the folder in submitted/"
-                )
-            refuse_links(folder)
-            if not folder.is_dir():
-                raise RefusedSubmission(f"{assignment} is not a folder")
-            there = tuple(name for name in notebooks if (folder / f"{name}.ipynb").is_file())
-            if not there:
-                raise RefusedSubmission(_what_is_there(folder, notebooks))
-        except RefusedSubmission as error:
-            refused.append(Line("refused", _printable(entry.name), str(error)))
-            continue
-        found.append(Found(entry.name, folder, there))
+        outcome = _or_line(_printable(entry.name), _find, entry, assignment, notebooks)
+        if isinstance(outcome, Found):
+            found.append(outcome)
+        elif outcome is not None:
+            refused.append(outcome)
     return found, refused
 
 
-def _what_is_there(folder: Path, notebooks: tuple[str, ...]) -> str:
-    """Why nothing can be graded in a folder without any of these notebooks."""
+def _find(entry: os.DirEntry[str], assignment: str, notebooks: tuple[str, ...]) -> Found | None:
+    """The submission in a student's folder; None where nothing was handed in for this assignment.
+
+    Raises:
+        RefusedSubmission: it cannot be graded.
+    """
+    folder = Path(entry.path, assignment)
+    if entry.name.startswith(".") and not folder.exists():
+        return None  # the droppings of editors and file managers
+    if entry.is_symlink():
+        raise RefusedSubmission("its folder is a symbolic link; put the files themselves there")
+    if not entry.is_dir() or not os.path.lexists(folder):
+        return None
+    if not _STUDENT.fullmatch(entry.name) or ".." in entry.name:
+        raise RefusedSubmission(
+            "a student's id consists of letters, digits and . _ @ + -; rename the folder in submitted/"
+        )
+    files = files_of(folder)
+    if not folder.is_dir():
+        raise RefusedSubmission(f"{assignment} is not a folder")
+    there = tuple(name for name in notebooks if Path(f"{name}.ipynb") in files)
+    if not there:
+        raise RefusedSubmission(_what_is_there(files, notebooks))
+    return Found(entry.name, folder, there)
+
+
+def _what_is_there(files: list[Path], notebooks: tuple[str, ...]) -> str:
+    """Why nothing can be graded in a folder with these files and none of these notebooks."""
     wanted = f"none of {', '.join(n + '.ipynb' for n in notebooks)} was handed in"
-    others = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())[:3]
+    others = [path.as_posix() for path in files[:3]]
     if not others:
         return f"{wanted}: the folder is empty"
     mend = (
@@ -120,22 +154,17 @@ def _read(path: Path) -> str:
     Raises:
         RefusedSubmission: not a regular file, too large, not UTF-8.
     """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:
+            raise RefusedSubmission(
+                f"{path.name} has {size / 1e6:.0f} MB, more than {MAX_BYTES / 1e6:.0f} MB; ask for it without outputs"
+            )
+        content = file.read()
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                raise RefusedSubmission(f"{path.name} is not a regular file")
-            if about.st_size > MAX_BYTES:
-                raise RefusedSubmission(
-                    f"{path.name} has {about.st_size / 1e6:.0f} MB, more than {MAX_BYTES / 1e6:.0f} MB; "
-                    "ask for it without outputs"
-                )
-            return file.read().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RefusedSubmission(f"{path.name} is not UTF-8 text (byte {error.start}); ask for a new upload") from None
-    except OSError as error:
-        why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
-        raise RefusedSubmission(f"{path.name} cannot be read: {why}") from None
 
 
 # ------------------------------------------------------------------------------------------- the run
@@ -210,48 +239,55 @@ class Run:
     def _jobs(self, book: Book, found: list[Found]) -> Iterator[Job]:
         """The submissions that need judging; the others are settled here."""
         for submission in found:
-            student = submission.student
-            try:
-                texts = {name: _read(submission.folder / f"{name}.ipynb") for name in submission.notebooks}
-                stamp = submission.folder / "timestamp.txt"
-                self._timestamps[student] = _timestamp(_read(stamp)) if stamp.exists() else ""
-            except RefusedSubmission as error:
-                self._tell(Line("refused", student, str(error)))
-                continue
-            notebooks = {
-                name: {"submitted": text, "released": self._released[name], "checks": self._checks[name]}
-                for name, text in texts.items()
+            outcome = _or_line(submission.student, self._job, book, submission)
+            if isinstance(outcome, Job):
+                yield outcome
+            else:
+                self._tell(outcome)
+
+    def _job(self, book: Book, submission: Found) -> Job | Line:
+        """What is to be judged of a submission, or its line when that was done before.
+
+        Raises:
+            RefusedSubmission: it cannot be graded.
+        """
+        student = submission.student
+        texts = {name: _read(submission.folder / f"{name}.ipynb") for name in submission.notebooks}
+        stamp = submission.folder / "timestamp.txt"
+        self._timestamps[student] = _timestamp(_read(stamp)) if stamp.exists() else ""
+        notebooks = {
+            name: {"submitted": text, "released": self._released[name], "checks": self._checks[name]}
+            for name, text in texts.items()
+        }
+        job = Job(student, self._key(student, notebooks), self._secret, self.isolation, notebooks)
+        self._found[student] = submission
+        key, records = self._load(student)
+        self._former[student] = records
+        if key != job.key or self._again:
+            return job
+        if self._is_written(job):
+            standing = book.renew(student, job.notebooks)
+        else:
+            finished = {
+                name: with_verdicts(
+                    prepared(n["submitted"], n["released"]), r.as_data() if (r := records[name]) else None
+                )
+                for name, n in notebooks.items()
             }
-            job = Job(student, self._key(student, notebooks), self._secret, self.isolation, notebooks)
-            self._found[student] = submission
-            key, records = self._load(student)
-            self._former[student] = records
-            if key == job.key and not self._again:
-                if self._is_written(job):
-                    standing = book.renew(student, job.notebooks)
-                else:
-                    finished = {
-                        name: with_verdicts(
-                            prepared(n["submitted"], n["released"]), r.as_data() if (r := records[name]) else None
-                        )
-                        for name, n in notebooks.items()
-                    }
-                    standing = self._write(book, job, finished)
-                self._tell(Line("kept", student, records=records, standing=standing))
-                continue
-            yield job
+            standing = self._write(book, job, finished)
+        return Line("kept", student, records=records, standing=standing)
 
     def _settle(self, book: Book, job: Job, verdict: Verdict) -> None:
+        self._tell(_or_line(job.student, self._settled, book, job, verdict))
+
+    def _settled(self, book: Book, job: Job, verdict: Verdict) -> Line:
         if verdict.state != "graded":
-            self._tell(Line(verdict.state, job.student, verdict.reason))
-            return
+            return Line(verdict.state, job.student, verdict.reason)
         content = {"key": job.key, "student": job.student, "records": verdict.records}
         write_atomically(self._folder / f"{job.student}.json", json.dumps(content, ensure_ascii=False).encode())
         standing = self._write(book, job, verdict.notebooks or {})
         records = {n: None if r is None else Record.from_data(r) for n, r in (verdict.records or {}).items()}
-        self._tell(
-            Line("graded", job.student, records=records, former=self._former.get(job.student, {}), standing=standing)
-        )
+        return Line("graded", job.student, records=records, former=self._former.get(job.student, {}), standing=standing)
 
     def _tell(self, line: Line) -> None:
         self.lines.append(replace(line, records={}, former={}))  # a thousand reports would fill the memory
@@ -284,17 +320,17 @@ class Run:
         )
 
     def _write(self, book: Book, job: Job, notebooks: dict[str, str]) -> Standing:
-        submission = self._found[job.student]
         data = {name: json.loads(text) for name, text in notebooks.items()}
         for notebook in data.values():
             for cell in notebook["cells"]:
                 cell["source"] = "".join(cell["source"])
-        standing = book.save(job.student, self._timestamps[job.student], data)
         folder = self.course.folder("autograded", job.student, self.assignment)
         if folder.is_symlink() or folder.parent.is_symlink():
             raise CourseError(f"{folder} is a symbolic link; remove it")
-        folder.mkdir(parents=True, exist_ok=True)
-        self._copy_extras(submission, folder)
+        with _fresh(folder.with_name(f".{folder.name}.new")) as extras:
+            self._copy_extras(self._found[job.student], extras)
+            standing = book.save(job.student, self._timestamps[job.student], data)
+            swap_in(extras, folder, keep={f"{name}.ipynb" for name in notebooks})
         for name, text in notebooks.items():
             write_atomically(folder / f"{name}.ipynb", text.encode(), 0o444)
         with open(self._folder / "journal.jsonl", "a", encoding="utf-8") as journal:
@@ -302,27 +338,14 @@ class Run:
         self._drop_feedback(job.student)
         return standing
 
+    def _copy_extras(self, submission: Found, folder: Path) -> None:
+        copy_extras(submission.folder, self.course.folder("source", ".", self.assignment), folder)
+
     def _drop_feedback(self, student: str) -> None:
         """Feedback pages of a former verdict go: nbgrader would leave them as they are."""
         folder = self.course.folder("feedback", student, self.assignment)
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
-
-    def _copy_extras(self, submission: Found, folder: Path) -> None:
-        """The other files of a submission, and over them the course's own of the same names, as nbgrader does."""
-        left = _EXTRA_BYTES
-        source = self.course.folder("source", ".", self.assignment)
-        for top, limited in ((submission.folder, True), (source, False)):
-            for path in sorted(top.rglob("*")):
-                if path.is_symlink() or not path.is_file() or path.suffix == ".ipynb" or path.name.startswith("."):
-                    continue
-                if limited and (left := left - path.stat().st_size) < 0:
-                    break
-                target = folder / path.relative_to(top)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.unlink(missing_ok=True)
-                shutil.copyfile(path, target, follow_symlinks=False)
-                target.chmod(0o444)
 
     def _read_journal(self) -> dict[str, str]:
         """Student to key; a line that was cut off is no line."""
@@ -335,6 +358,17 @@ class Run:
         content = "".join(json.dumps({"student": s, "key": k}) + "\n" for s, k in sorted(found.items()))
         write_atomically(path, content.encode())
         return found
+
+
+@contextlib.contextmanager
+def _fresh(folder: Path) -> Iterator[Path]:
+    """A folder that is not there yet, whatever a run that was ended left of it, and is gone afterwards."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def load_records(course: Course, assignment: str, student: str) -> tuple[str, dict[str, Record | None]]:
@@ -361,8 +395,10 @@ def _timestamp(text: str) -> str:
 
     text = text.strip()
     try:
+        if len(text) > _DATE:
+            raise ValueError
         return str(parse_utc(text)) if text else ""
-    except (ValueError, OverflowError):
+    except Exception:  # dateutil lets out whatever its arithmetic raises
         raise RefusedSubmission(f"timestamp.txt holds {text[:40]!r}, which is no date") from None
 
 
@@ -429,7 +465,6 @@ def changes(line: Line) -> list[str]:
             why += ["points differ"] if not why else []
             if former.answers != record.answers:
                 why = ["another version was handed in since"]
-            out.append(
-                f"{line.student}: {exercise.name} {plain(old.score)} -> {plain(exercise.score)}: {'; '.join(why)}"
-            )
+            scores = f"{plain(old.score)} -> {plain(exercise.score)}"
+            out.append(printable(f"{line.student}: {exercise.name} {scores}: {'; '.join(why)}"))
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ def classroom_init(folder: Path, words: list[str], isolation: str) -> int:
 
 def grade(folder: Path, assignment: str, *, workers: int, scheduler: str, isolation: str, again: bool = False) -> int:
     """`grade` and, with `again`, `regrade`: 0 when every submission has its grade, 1 when some were refused."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
     course = Course.open(folder)
     isolation = isolation or course.isolation
     counts = {"graded": 0, "kept": 0, "refused": 0, "failed": 0}

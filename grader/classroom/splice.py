@@ -13,6 +13,7 @@ from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from grader.classroom.uploads import RefusedSubmission, disarm, files_of
 from grader.lesson import lesson_of
 from grader.splice import Json, source_of, splice
 
@@ -23,20 +24,21 @@ MAX_CELLS = 2_000
 """A submission with more cells than this is refused: a lesson has some sixty."""
 
 
-class RefusedSubmission(Exception):
-    """A submission that is not graded at all: one sentence that says why and what to do."""
-
-
 class Splice(NbGraderPreprocessor):
     """Start from the released notebook and carry over what the student wrote: answers, own cells, edited given code.
 
     Cells that were deleted, copied, moved or given other metadata then do no harm: stock nbgrader stops at the first
     copied grade cell. A notebook without a release (never generated) passes through unchanged.
+
+    What nbgrader copied beside the notebook before this step is looked after as well: see `uploads`.
     """
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         names: dict[str, Any] = resources["nbgrader"]
-        refuse_links(Path(self._folder("submitted", names.get("student", "."), names["assignment"])))
+        student = names.get("student", ".")
+        source = Path(self._folder("source", ".", names["assignment"]))
+        disarm(Path(self._folder("autograded", student, names["assignment"])), source)
+        files_of(Path(self._folder("submitted", student, names["assignment"])))
         path = Path(self._folder("release", ".", names["assignment"])) / f"{names['notebook']}.ipynb"
         if not path.exists():
             self.log.warning("%s is not there: the submission is taken as it is", path)
@@ -57,20 +59,6 @@ def read_released(text: str) -> Json:
     for cell in notebook["cells"]:
         cell["source"] = source_of(cell)
     return notebook
-
-
-def refuse_links(folder: Path) -> None:
-    """A symbolic link or a device in a submission would bring the instructor's own files into the feedback.
-
-    Raises:
-        RefusedSubmission: naming the first.
-    """
-    if folder.is_symlink():
-        raise RefusedSubmission(f"{folder.name} is a symbolic link; ask for the files themselves")
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.is_symlink() or not (path.is_dir() or path.is_file()):
-            kind = "a symbolic link" if path.is_symlink() else "not a regular file"
-            raise RefusedSubmission(f"{path.relative_to(folder)!s} is {kind}; ask for the files themselves")
 
 
 def carry_over(released: Json, submitted: Json) -> Json:

@@ -60,7 +60,7 @@ _one_at_a_time = threading.Lock()
 def judge_job(job: Job) -> Verdict:
     """Judge a submission in this process. Never raises for what a student handed in."""
     from grader.classroom.grading import bench, judge_notebook
-    from grader.classroom.splice import RefusedSubmission
+    from grader.classroom.uploads import RefusedSubmission
     from grader.sandbox.box import BoxError
 
     start = time.perf_counter()
@@ -97,7 +97,8 @@ def prepared(submitted: str, released: str) -> Json:
         RefusedSubmission: when what was handed in is no notebook.
     """
     from grader.classroom.sanitize import clean_cell
-    from grader.classroom.splice import RefusedSubmission, carry_over, read_released
+    from grader.classroom.splice import carry_over, read_released
+    from grader.classroom.uploads import RefusedSubmission
 
     try:
         data = json.loads(submitted)
