@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,7 +23,7 @@ from grader.checks.collection import CheckFileError
 from grader.classroom import course as courses
 from grader.classroom.grading import GradingError, feedback, judge_notebook, number_for, put_verdicts
 from grader.classroom.results import Record, checks_digest, course_secret, seed_for
-from grader.classroom.sanitize import clean_html, clean_markdown, markdown2html
+from grader.classroom.sanitize import clean_cell, clean_html, clean_markdown, clean_notebook, markdown2html
 from grader.classroom.splice import carry_over, read_released
 from grader.classroom.uploads import INERT, RefusedSubmission, files_of, stored_as
 from grader.lesson import ROOT, load_lesson
@@ -238,6 +240,91 @@ def test_pictures_of_the_lesson_and_attachments_stay() -> None:
     data = "data:image/png;base64,iVBORw0KGgo="
     assert data in clean_html(f'<img src="{data}">') and "fig/a.png" in clean_html('<img src="fig/a.png">')
     assert "evil" not in clean_html('<img src="//evil/x.png"><img src="https://evil/y.png">')
+
+
+MERMAID = ("```mermaid\n{}\n```", "> ```mermaid\n> {}\n> ```", "- ```mermaid\n  {}\n  ```", "1. ~~~mermaid\n   {}\n   ~~~",
+           "```&#109;ermaid\n{}\n```", "```mermaid-x\n{}\n```")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MERMAID)
+def test_no_diagram_is_drawn(text: str) -> None:
+    page = markdown2html({"cell": {}}, clean_markdown(text.format("graph TD; A")))
+    assert "mermaid" not in re.sub(r"<[^>]*>[^<]*", lambda tag: tag[0].split(">")[0], page) and "graph TD; A" in page
+    assert "ermaid" not in clean_html('<div class="jp-Mermaid"><pre class="mermaid">graph TD</pre></div>')
+
+
+def test_python_in_a_fence_is_coloured_and_other_languages_are_plain() -> None:
+    assert 'class="highlight"' in markdown2html({"cell": {}}, "```python\nimport math\n```")
+    assert "<span" not in markdown2html({"cell": {}}, "```perl\nuse strict;\n```")
+
+
+@pytest.mark.parametrize(
+    "to",
+    ["plots.html", "./a", "../x", "/logout", "//evil", "\\\\evil", "https:logout", "http:/logout", "%2e%2e/x", "data:,x",
+     "?a=1", "ftp://x/y", "file:///etc/passwd"],
+)  # fmt: skip
+def test_a_link_leads_elsewhere_or_nowhere(to: str) -> None:
+    page = markdown2html({"cell": {}}, clean_markdown(f"[open]({to}) and [again][1]\n\n[1]: {to}"))
+    assert "href" not in page and ">open</a>" in page
+    assert "href" not in clean_html(f'<a href="{to}">x</a>') and "cite" not in clean_html(f'<q cite="{to}">x</q>')
+
+
+@pytest.mark.parametrize("to", ["https://arxiv.org/abs/1", "HTTP://x.org", "mailto:a@b.c", "#below"])
+def test_a_link_that_leads_elsewhere_stays(to: str) -> None:
+    assert f'href="{to}"' in markdown2html({"cell": {}}, clean_markdown(f"[open]({to})"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["/logout", "../../logout", "a/../x.png", "./../x.png", "%2e%2e/x.png", "..%2fx.png", "//evil/x.png", "/x.png",
+     "\\evil\\x.png", "x.png?logout", "logout", "https://evil/x.png", ".hidden/x.png", "a//b.png", "plots.html"],
+)  # fmt: skip
+def test_a_picture_asks_the_server_for_nothing_but_a_picture_of_its_folder(source: str) -> None:
+    page = markdown2html({"cell": {}}, clean_markdown(f"![plot]({source})"))
+    assert "src" not in page and "plot" in page
+    assert "src" not in clean_html(f'<img src="{source}">')
+
+
+def test_pictures_beside_the_notebook_stay() -> None:
+    for source in ("plot.png", "fig/a-b_c.2.JPG", "Übung.webp", "my%20plot.gif"):
+        page = markdown2html({"cell": {}}, clean_markdown(f"![plot]({source})"))
+        assert 'src="' in page and "plot" in page, source
+
+
+def test_a_picture_in_the_middle_of_the_text_becomes_an_attachment() -> None:
+    cell = own(f"![p](data:image/png;base64,{'iVBORw0KGgo' * 5_000}=)", metadata={"grader": {"role": "own"}})
+    clean_cell(cell)
+    assert cell["source"] == "![p](attachment:pasted-1)"
+    assert 'src="data:image/png;base64,iVBOR' in markdown2html({"cell": cell}, cell["source"])
+
+
+LENGTHY = ["x" + "\n" * 40_000 + "x", "\\begin{a}" * 8_000, "\\\\(" * 8_000, "\\\\[" * 8_000, "[" * 40_000]
+
+
+@pytest.mark.parametrize("number", range(len(LENGTHY)))
+def test_no_text_takes_longer_than_a_few_seconds(number: int) -> None:
+    from nbconvert.filters.strings import strip_files_prefix
+
+    notebook = released()
+    notebook["cells"] = [own(LENGTHY[number], metadata={"grader": {"role": "own"}}) for _ in range(3)]
+    begun = time.process_time()
+    clean_notebook(notebook)
+    for cell in notebook["cells"]:
+        page = strip_files_prefix(markdown2html({"cell": cell}, cell["source"]))
+        assert "is shown as text" in page and html.escape(cell["source"][:20]) in page.replace("&#91;", "[")
+    assert time.process_time() - begun < 3
+
+
+def test_much_text_in_many_cells_is_shown_as_text_from_a_bound_on() -> None:
+    notebook = released()
+    given = [cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
+    notebook["cells"] += [
+        own("**x**" + "y" * 15_000, metadata={"grader": {"role": "own"}}, id=f"{n}") for n in range(9)
+    ]
+    clean_notebook(notebook)
+    pages = [markdown2html({"cell": cell}, cell["source"]) for cell in notebook["cells"][-9:]]
+    assert ["<strong>x</strong>" in page for page in pages] == [True] * 3 + [False] * 6
+    assert not any("shown as text" in markdown2html({"cell": cell}, cell["source"]) for cell in given)
 
 
 # ------------------------------------------------------------------------------------------ judging

@@ -96,7 +96,7 @@ def prepared(submitted: str, released: str) -> Json:
     Raises:
         RefusedSubmission: when what was handed in is no notebook.
     """
-    from grader.classroom.sanitize import clean_cell
+    from grader.classroom.sanitize import clean_notebook
     from grader.classroom.splice import carry_over, read_released
     from grader.classroom.uploads import RefusedSubmission
 
@@ -107,8 +107,7 @@ def prepared(submitted: str, released: str) -> Json:
     except (ValueError, RecursionError):
         raise RefusedSubmission("it is not complete JSON; ask for a new upload") from None
     notebook = carry_over(read_released(released), data)
-    for cell in notebook["cells"]:
-        clean_cell(cell)
+    clean_notebook(notebook)
     return notebook
 
 
