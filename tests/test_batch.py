@@ -21,7 +21,7 @@ from seminar import HALF, ROW_SUMS, copy_of, hand_in, handed_in, nbgrader, new_c
 
 from grader import cli
 from grader.checks.collection import CheckFileError
-from grader.classroom import batch
+from grader.classroom import batch, workers
 from grader.classroom.batch import Line, Run, changes
 from grader.classroom.course import Course, CourseError
 from grader.classroom.gradebook import Book
@@ -436,6 +436,24 @@ def test_a_job_that_kills_its_workers_is_told_and_the_class_goes_on(tmp_path: Pa
         lines = states(grade(root, pool))
     assert lines == {"bad": "failed", "s00": "graded", "s01": "graded"}
     assert set(scores(root)) == {"s00", "s01"}
+
+
+def test_a_job_without_an_end_is_given_up_and_the_class_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the walls down an answer can hold its judge: here, by refusing the signal of its deadline."""
+    root = a_class(tmp_path, 2)
+    endless = (
+        "    import signal, time\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n    time.sleep(9999)\n"
+    )
+    hand_in(root, "bad", {"row_sums": f"import time\nif True:\n{endless}{ROW_SUMS}"})
+    monkeypatch.setattr(workers, "_SECONDS", 20.0)
+    begun = time.monotonic()
+    with LocalPool(1) as pool:
+        lines = {line.student: line for line in grade(root, pool)}
+    assert states(list(lines.values())) == {"bad": "failed", "s00": "graded", "s01": "graded"}
+    assert lines["bad"].reason.startswith("no verdict after ") and set(scores(root)) == {"s00", "s01"}
+    assert time.monotonic() - begun < 60, "it was tried again"
 
 
 @pytest.mark.filterwarnings("ignore")

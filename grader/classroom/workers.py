@@ -19,10 +19,14 @@ from typing import Any, Protocol
 
 from grader.classroom.course import CourseError
 from grader.lesson import LessonError, NotebookError
+from grader.sandbox.limits import Limits
 from grader.splice import Json
 
 _TRIES = 2
 """A job whose process is lost is given to another one this often altogether."""
+
+_SECONDS = 20 * Limits.total
+"""Wall time for each notebook of a job, far above what the sandbox lets an answer have: then its process is ended."""
 
 
 @dataclass(frozen=True)
@@ -171,16 +175,21 @@ class LocalPool:
                 worker.give(self._busy[worker][0])
             if not self._busy:
                 return
-            ready = wait([worker.connection for worker in self._busy])
-            for worker in [worker for worker in self._busy if worker.connection in ready]:
+            until = min(worker.until for worker in self._busy)
+            ready = wait([worker.connection for worker in self._busy], max(0.0, until - time.monotonic()))
+            now = time.monotonic()
+            late = {worker for worker in self._busy if worker.connection not in ready and worker.until <= now}
+            for worker in [worker for worker in self._busy if worker.connection in ready or worker in late]:
                 job, tries = self._busy.pop(worker)
-                verdict = worker.take()
+                verdict = None if worker in late else worker.take()
                 if verdict is not None:
                     self._idle.append(worker)
                     yield job, verdict
                     continue
                 worker.end()
-                if tries < _TRIES:
+                if worker in late:
+                    yield job, Verdict("failed", f"no verdict after {worker.seconds / 60:.0f} minutes: it was given up")
+                elif tries < _TRIES:
                     waiting.append((job, tries + 1))
                 else:
                     yield job, Verdict("failed", f"the judging process was lost {tries} times; see the machine's log")
@@ -194,8 +203,11 @@ class _Worker:
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
+        self.seconds, self.until = 0.0, 0.0
 
     def give(self, job: Job) -> None:
+        self.seconds = _SECONDS * len(job.notebooks)
+        self.until = time.monotonic() + self.seconds
         with contextlib.suppress(OSError):  # a dead process is noticed when its verdict is taken
             self.connection.send(job)
 
