@@ -349,8 +349,8 @@ def test(options: list[str]) -> int:
         here = not option.startswith("-") and os.path.exists(file) and not (ROOT / file).exists()
         return os.path.abspath(option) if here else option
 
-    # the whole suite is spread over the cores, a file at a time; a selection runs as it is
-    arguments = [path(option) for option in options] or ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile"]
+    # the whole suite is spread over the cores, by files and classes; a selection runs as it is
+    arguments = [path(option) for option in options] or ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadscope"]
     os.chdir(ROOT)
     return hand_over(environment(), "-m", "pytest", *arguments)
 

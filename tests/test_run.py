@@ -442,7 +442,7 @@ def test_test_runs_pytest_in_the_project(copy: Copy) -> None:
     mine = str(copy.elsewhere / "test_mine.py::test_a")
     assert told["argv"] == ["-x", "-k", "one two", mine, "tests/test_run.py"]
     whole = json.loads(copy.run("test").stdout)["argv"]
-    assert whole[0] == "-n" and 1 <= int(whole[1]) <= 4 and whole[2:] == ["--dist", "loadfile"]
+    assert whole[0] == "-n" and 1 <= int(whole[1]) <= 4 and whole[2:] == ["--dist", "loadscope"]
 
 
 def test_real_lab_knows_what_run_py_tells_it(run: ModuleType) -> None:
