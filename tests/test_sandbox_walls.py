@@ -21,7 +21,9 @@ from torch import nn
 
 from grader.lesson import Cell
 from grader.sandbox import box
+from grader.sandbox.objects import MAX_OBJECTS, Objects
 from grader.sandbox.remote import Limits, RemoteSubmission, Sandbox, sandbox_available
+from grader.sandbox.wire import Uncrossable, WireError
 from grader.submission import AnswerCrashed, AnswerLost, AnswerTimeout, BrokenCell, Missing, deadline
 
 pytestmark = pytest.mark.skipif(not sandbox_available(), reason=sandbox_available().reason)
@@ -538,6 +540,36 @@ return [hasattr(torch, "leak"), "torch.leak" in sys.modules, "LEAK" in os.enviro
 """
     assert attack(look) == [False, False, False, 1, "1", [0.5, 0.5], "torch.float32", True, False]
     assert torch.softmax(torch.zeros(2), -1).tolist() == [0.5, 0.5] and torch.get_default_dtype() is torch.float32
+
+
+def test_a_submission_that_always_dies_is_given_up(sandbox: Sandbox) -> None:
+    with sandbox.submission([Cell("code", "import os\ndef f(): os._exit(3)", "given")]) as submission:
+        for _ in range(30):
+            with pytest.raises(AnswerCrashed, match="exit code 3"):
+                submission.answer("f")()
+        with pytest.raises(AnswerCrashed, match="lost 30 times"):
+            submission.answer("f")()
+
+
+def test_objects_in_use_across_the_wall_are_bounded() -> None:
+    class Nobody:
+        trusted = False
+
+        def ask(self, operation: str, key: int, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError("nothing is asked")
+
+    objects = Objects(Nobody())
+    kept = [objects.adopt(-key, Shell()) for key in range(1, MAX_OBJECTS + 1)]
+    with pytest.raises(WireError, match="too many objects"):
+        objects.adopt(-MAX_OBJECTS - 1, Shell())
+    for thing in kept:
+        objects.own(thing)
+    with pytest.raises(Uncrossable, match="too many objects"):
+        objects.own(Shell())
+
+
+class Shell:
+    """An object of no further interest."""
 
 
 def test_the_reply_to_a_call_that_was_interrupted_is_not_taken_for_the_next_one(sandbox: Sandbox) -> None:
