@@ -304,6 +304,15 @@ def test_what_the_checks_guard_against_is_real(
     assert report.score > honest["zeros"] if achieved == "points" else achieved in as_text(report)
 
 
+def points(sandbox: Sandbox, number: str, name: str, source: str, seed: int = SEED) -> float:
+    """The score of one answer among right ones, from 0 to 1."""
+    lesson = load_lesson(number)
+    others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
+    with sandbox.submission([*others, Cell("code", source, "solve", name)], given=lesson.given) as answer:
+        (report,) = judge(lesson, [answer], only=[name], seed=seed, diagnose=False)
+    return report.score / lesson.exercise(name).points
+
+
 ZEROS = """
 
 def zeroed(call, changes):
@@ -328,9 +337,7 @@ def test_objects_that_change_what_is_expected_of_them(
 
     def score(*, changes: bool) -> float:
         source = f"{lesson.exercise(name).reference}{ZEROS}\n{name}.{method} = zeroed({name}.{method}, {changes})\n"
-        others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
-        with sandbox.submission([*others, Cell("code", source, "solve", name)], given=lesson.given) as answer:
-            return judge(lesson, [answer], only=[name], diagnose=False)[0].score
+        return points(sandbox, number, name, source)
 
     honest = score(changes=False)
     assert score(changes=True) <= honest
@@ -348,15 +355,9 @@ ZEROED_ON_LOADING = """
 
 def test_a_module_that_changes_the_weights_that_it_is_to_load(sandbox: Sandbox) -> None:
     """Otherwise zeros are right: a check computes what it expects from the weights that it gave the module."""
-    lesson, name = load_lesson("04"), "MultiHeadAttention"
-    source = lesson.exercise(name).reference.replace("self.W_o(merge_heads(heads))", "self.W_o(x * 0)")
-    others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
-
-    def score(more: str) -> float:
-        with sandbox.submission([*others, Cell("code", source + more, "solve", name)], given=lesson.given) as answer:
-            return judge(lesson, [answer], only=[name], diagnose=False)[0].score
-
-    assert score(ZEROED_ON_LOADING) <= score("")
+    name = "MultiHeadAttention"
+    source = load_lesson("04").exercise(name).reference.replace("self.W_o(merge_heads(heads))", "self.W_o(x * 0)")
+    assert points(sandbox, "04", name, source + ZEROED_ON_LOADING) <= points(sandbox, "04", name, source)
 
 
 # ------------------------------------------------------------------------------------------------ between calls
@@ -594,15 +595,6 @@ def test_nothing_that_an_answer_returns_equals_what_a_check_expects(sandbox: San
 
 
 # ------------------------------------------------------------------------------------------------ what checks give away
-
-
-def points(sandbox: Sandbox, number: str, name: str, source: str, seed: int = SEED) -> float:
-    """The score of one answer among right ones, from 0 to 1."""
-    lesson = load_lesson(number)
-    others = [c for c in lesson.reference_cells if c.role == "solve" and c.name != name]
-    with sandbox.submission([*others, Cell("code", source, "solve", name)], given=lesson.given) as answer:
-        (report,) = judge(lesson, [answer], only=[name], seed=seed, diagnose=False)
-    return report.score / lesson.exercise(name).points
 
 
 BLIND = """

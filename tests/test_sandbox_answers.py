@@ -500,6 +500,7 @@ class TestMemory:
             assert [view.tolist() for view in answer("views")(x)] == want
         x = whole[:3, :3].clone()
         assert answer("turned_in_place")(x).tolist() == whole[:3, :3].T[0].tolist()
+        assert x.tolist() == whole[:3, :3].T.tolist()
 
     def test_an_argument_that_came_back_as_the_result_is_one_of_them(
         self, boxed: RemoteSubmission, local: Submission

@@ -261,7 +261,7 @@ class Run:
         }
         job = Job(student, self._key(student, notebooks), self._secret, self.isolation, notebooks)
         self._found[student] = submission
-        key, records = self._load(student)
+        key, records = load_records(self.course, self.assignment, student)
         self._former[student] = records
         if key != job.key or self._again:
             return job
@@ -306,9 +306,6 @@ class Run:
         secret = hashlib.sha256(self._secret.encode()).hexdigest()
         content = [self.assignment, student, self.isolation, secret, self._timestamps[student], sums]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-    def _load(self, student: str) -> tuple[str, dict[str, Record | None]]:
-        return load_records(self.course, self.assignment, student)
 
     def _is_written(self, job: Job) -> bool:
         """Gradebook and graded notebooks hold this very verdict."""

@@ -188,11 +188,15 @@ class LocalPool:
                     continue
                 worker.end()
                 if worker in late:
-                    yield job, Verdict("failed", f"no verdict after {worker.seconds / 60:.0f} minutes: it was given up")
+                    yield job, Verdict("failed", f"no verdict after {_seconds(job) / 60:.0f} minutes: it was given up")
                 elif tries < _TRIES:
                     waiting.append((job, tries + 1))
                 else:
                     yield job, Verdict("failed", f"the judging process was lost {tries} times; see the machine's log")
+
+
+def _seconds(job: Job) -> float:
+    return _SECONDS * len(job.notebooks)
 
 
 class _Worker:
@@ -203,11 +207,10 @@ class _Worker:
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
-        self.seconds, self.until = 0.0, 0.0
+        self.until = 0.0
 
     def give(self, job: Job) -> None:
-        self.seconds = _SECONDS * len(job.notebooks)
-        self.until = time.monotonic() + self.seconds
+        self.until = time.monotonic() + _seconds(job)
         with contextlib.suppress(OSError):  # a dead process is noticed when its verdict is taken
             self.connection.send(job)
 

@@ -26,25 +26,20 @@ class Arguments:
         unpacked.remember()
         self._filled = [_items(container) for container in decoder.containers]
         self._states = [wire.content(generator.get_state()) for generator in decoder.generators]
-        arrays = {index for index, _ in decoder.arrays}
-        self._lying = {
-            index: _layout(tensor)
-            for index, tensor in enumerate(unpacked.tensors)
-            if index not in arrays and not tensor.requires_grad and tensor.numel()
-        }
 
     def view(self, tensor: Tensor) -> Json:
         """Where a result lies in one of the tensors, as `wire.view` reads it there; None if it is no view of them."""
         if tensor.requires_grad or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
             return None
-        storage, offset, *_ = _layout(tensor)
-        for index, lying in self._lying.items():
-            base = self._unpacked.tensors[index]
-            if storage == lying[0] and base.dtype == tensor.dtype and not base.requires_grad and _layout(base) == lying:
-                start = offset - lying[1]
-                reach = start + wire.extent(tensor.shape, tensor.stride())
-                if start >= 0 and reach <= wire.extent(base.shape, base.stride()):
-                    return ["V", index, start, list(tensor.shape), list(tensor.stride())]
+        storage = tensor.untyped_storage()._cdata
+        for index, base in enumerate(self._unpacked.tensors):
+            if base.untyped_storage()._cdata != storage or base.dtype != tensor.dtype or base.requires_grad:
+                continue
+            start = int(tensor.storage_offset() - base.storage_offset())
+            reach = start + wire.extent(tensor.shape, tensor.stride())
+            within = start >= 0 and reach <= wire.extent(base.shape, base.stride())
+            if within and self._unpacked.in_place(index) and index not in dict(self._decoder.arrays):
+                return ["V", index, start, list(tensor.shape), list(tensor.stride())]
         return None
 
     def changes(self, encoder: Encoder, ledger: Ledger) -> Json:
@@ -73,7 +68,7 @@ class Arguments:
         for index, (tensor, row, grad) in enumerate(zip(unpacked.tensors, unpacked.rows, unpacked.grads, strict=True)):
             new = -1
             if index in changed:
-                ledger.agree_borrowed(row[6])
+                ledger.agree(-row[6])
                 flag = wire.GRAD if tensor.requires_grad and tensor.is_leaf else 0
                 new = encoder.packer.add(wire.plain(tensor.detach()), flag)
             update = -2
@@ -111,7 +106,7 @@ def modify(sent: Encoder, changes: Json, unpacked: Unpacked, decoder: Decoder, l
                     arrays[index][...] = value.detach().numpy()
             else:
                 overwrite(original, value, bool(unpacked.rows[new][5] & wire.GRAD))
-            ledger.agree_lent(sent.packer.marks[index][1])
+            ledger.agree(sent.packer.marks[index][1])
         if grad >= -1 and original.is_leaf:
             set_grad(original, None if grad < 0 else wire.at(unpacked.tensors, grad))
     for index, content in _pairs(containers):
@@ -138,10 +133,6 @@ def _pairs(changes: list[Json]) -> Sequence[tuple[Json, Json]]:
     if not all(isinstance(change, list) and len(change) == 2 for change in changes):
         raise WireError("an odd change of an argument")
     return changes
-
-
-def _layout(tensor: Tensor) -> tuple[int, int, torch.Size, tuple[int, ...]]:
-    return tensor.untyped_storage()._cdata, int(tensor.storage_offset()), tensor.shape, tensor.stride()
 
 
 def _items(container: Any) -> list[Any]:

@@ -171,23 +171,21 @@ class Ledger:
             if row[6] and not row[5] & wire.SHARED:
                 self._borrowed.note(-row[6], tensor)
 
-    def agree_lent(self, key: int) -> None:
-        """What a tensor of ours holds now is what both sides have."""
-        memory = self._lent.get(key)
-        if memory is not None:
-            memory.agree()
-
-    def agree_borrowed(self, key: int) -> None:
-        """What a tensor of theirs holds now, under their key, is what both sides have."""
-        memory = self._borrowed.get(-key)
+    def agree(self, key: int) -> None:
+        """What a tensor holds now, lent or borrowed, is what both sides have."""
+        memory = self._memory(key)
         if memory is not None:
             memory.agree()
 
     def returned(self, key: int) -> None:
         """A result of the other side is the very tensor that we lent it under this key: it stays as it came."""
-        memory = self._lent.get(key)
+        memory = self._memory(key)
         if memory is not None:
             memory.returned = True
+
+    def _memory(self, key: int) -> Memory | None:
+        """Ours have positive keys, theirs negative ones."""
+        return self._lent.get(key) if key > 0 else self._borrowed.get(key)
 
     def forget(self, key: int) -> None:
         """The other side no longer uses what we lent it under this key."""
@@ -219,7 +217,7 @@ class Ledger:
             if not (isinstance(write, list) and [type(part) for part in write] == [int, int, bool]):
                 raise WireError("an odd write")
             key, new, counts = -write[0], write[1], write[2]
-            memory = self._lent.get(key) if key > 0 else self._borrowed.get(key)
+            memory = self._memory(key)
             if memory is None:
                 continue
             if not self._trusted and (key < 0 or memory.returned):

@@ -293,26 +293,32 @@ class Unpacked:
         self.tensors = tensors
         self.rows = rows
         self.grads = grads
-        self._before: list[tuple[int, bytes]] = []
+        self._before: list[tuple[int, tuple[int, ...], bytes]] = []
 
     def remember(self) -> None:
-        """Keep what the tensors contain now."""
-        self._before = [(tensor.data_ptr(), content(tensor)) for tensor in self.tensors]
+        """Keep where the tensors lie, and what they contain now."""
+        self._before = [(tensor.data_ptr(), tensor.stride(), content(tensor)) for tensor in self.tensors]
+
+    def in_place(self, index: int) -> bool:
+        """Whether a tensor lies where it lay when it was remembered, in the same order."""
+        tensor, row = self.tensors[index], self.rows[index]
+        pointer, strides, _ = self._before[index]
+        return (
+            tensor.data_ptr() == pointer
+            and tensor.stride() == strides
+            and list(tensor.shape) == row[3]
+            and _NAMES.get(tensor.dtype) == row[1]
+        )
 
     def changed(self) -> list[int]:
-        """Indices of the tensors whose memory, shape, dtype or flag differ from what was remembered."""
-        out = []
-        for index, (tensor, row) in enumerate(zip(self.tensors, self.rows, strict=True)):
-            pointer, before = self._before[index]
-            if (
-                tensor.data_ptr() != pointer
-                or list(tensor.shape) != row[3]
-                or _NAMES.get(tensor.dtype) != row[1]
-                or content(tensor) != before
-                or (not row[5] & INNER and bool(row[5] & GRAD) != tensor.requires_grad)
-            ):
-                out.append(index)
-        return out
+        """Indices of the tensors whose memory, layout, dtype or flag differ from what was remembered."""
+        return [
+            index
+            for index, (tensor, row) in enumerate(zip(self.tensors, self.rows, strict=True))
+            if not self.in_place(index)
+            or content(tensor) != self._before[index][2]
+            or (not row[5] & INNER and bool(row[5] & GRAD) != tensor.requires_grad)
+        ]
 
 
 def _require(condition: bool, problem: str) -> None:
